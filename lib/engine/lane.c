@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 
 #include "base/checked.h"
@@ -85,8 +86,13 @@ fp_lane_new (struct fp_lane **out, struct fp_engine *e, unsigned index,
   list_init (&lane->parked);
   list_init (&lane->completed);
   r = fp_wakeup_open (&lane->wake);
+  if (r == 0)
+    r = fp_wakeup_open (&lane->front_wake);
   if (r < 0)
     return r;
+  lane->epoll = epoll_create1 (EPOLL_CLOEXEC);
+  if (lane->epoll == -1)
+    return -errno;
   lane->conns = calloc (FP_MAX_SERVERS, sizeof *lane->conns);
   lane->frags = calloc (lane->nr_frags, sizeof *lane->frags);
   if (lane->conns == NULL || lane->frags == NULL)
@@ -120,7 +126,9 @@ fp_lane_free (struct fp_lane *lane)
   }
   if (lane->slots != NULL)
     munmap (lane->slots, lane->memory_size);
-  lane_front_close (lane);
+  if (lane->epoll > 0)
+    close (lane->epoll);
+  fp_wakeup_close (&lane->front_wake);
   fp_wakeup_close (&lane->wake);
   pthread_cond_destroy (&lane->cond);
   pthread_mutex_destroy (&lane->lock);
@@ -153,6 +161,7 @@ lane_queue (struct fp_lane *lane, const struct fp_transport_ops *ops)
   struct fp_queue_params qp = {
     .depth = lane->nr_frags,
     .max_conns = FP_MAX_SERVERS,
+    .epoll = lane->epoll,
   };
   int r;
 
@@ -171,11 +180,6 @@ lane_queue (struct fp_lane *lane, const struct fp_transport_ops *ops)
   r = ops->queue_new (&q, &qp);
   if (r < 0)
     return r;
-  r = lane_front_add (lane, q);
-  if (r < 0) {
-    ops->queue_free (q);
-    return r;
-  }
   lane->queues[i] = q;
   return 0;
 }

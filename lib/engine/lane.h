@@ -32,9 +32,8 @@
  * The lane itself ends it when a mark of the dirty log is acknowledged, and
  * some time after an error or a refusal.
  *
- * Of the threads that wait on a lane, one polls for all.  If polling has not
- * paid lately, that thread sleeps on the completion channels until the next
- * scan, at most a second.
+ * Of the threads that wait on a lane, one polls for all.  If that has not paid
+ * lately, it sleeps on the descriptors until the next scan, at most a second.
  *
  * Threads:  any; new and free belong to the one that starts the volume.
  * Memory:   only new, connect and touch_others allocate.

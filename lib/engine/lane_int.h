@@ -125,6 +125,7 @@ struct fp_lane {
   unsigned sleepers;   /* threads that wait on cond */
   unsigned watchers;   /* threads in lane_await */
 
+  int epoll; /* readable when a queue has work: transport.h */
   struct fp_queue *queues[NR_QUEUES];
   unsigned opening[NR_QUEUES]; /* connections being opened, per queue */
   bool posted[NR_QUEUES];      /* ops were posted since the last kick */
@@ -150,9 +151,8 @@ struct fp_lane {
   struct fp_wakeup wake;
   _Atomic bool woken;
 
-  /* lane_front.c.  The descriptors are 0 until lane_front_fd makes them. */
-  int front_fd; /* an epoll: front_wake, and the fds of the transports */
-  struct fp_wakeup front_wake; /* lane_front_wake writes to it */
+  /* lane_front.c */
+  struct fp_wakeup front_wake; /* for lane_front_wake */
   uint64_t front_until_ns;     /* end of the sleep, by fp_now_ns */
   _Atomic bool front_asleep;
   bool fresh; /* an io was started, and no round has looked at it */
@@ -219,20 +219,12 @@ lane_unlock (struct fp_lane *lane)
 
 /* lane_front.c: a front end that sleeps in its own event loop */
 
-/* Return the front end's descriptor, which is readable when it must poll, or
- * -errno.  Make it at the first call.  Takes the lock.
- */
-int lane_front_fd (struct fp_lane *lane);
-/* Prepare to sleep until the descriptor is readable, or until *until_ns.
- * Return false if the front end must poll now.  Takes the lock.
+/* Prepare to sleep on front_wake and lane->epoll, or until *until_ns.  Return
+ * false if the front end must poll now.  Takes the lock.
  */
 bool lane_front_sleep (struct fp_lane *lane, uint64_t *until_ns);
 /* Wake the front end if it sleeps.  Any thread, with the lock or without. */
 void lane_front_wake (struct fp_lane *lane);
-/* Let q wake the front end, if there is a descriptor.  Needs the lock. */
-int lane_front_add (struct fp_lane *lane, const struct fp_queue *q);
-/* Close the descriptors.  No other thread uses the lane. */
-void lane_front_close (struct fp_lane *lane);
 
 /* Wake the polling thread and the front end, if they would sleep beyond ns. */
 static inline void
@@ -468,11 +460,16 @@ bool lane_await (struct fp_lane *lane, const struct lane_wait *w);
 /* Return false if polling would keep this host from doing the transfers. */
 bool lane_may_poll (const struct fp_lane *lane);
 
-/* List the fds to poll before sleeping, the wake-up first.  Return true if the
- * caller must not sleep.
+/* Prepare to sleep on lane->wake and lane->epoll.  Return true if the caller
+ * must not sleep.
  */
-bool lane_arm (struct fp_lane *lane, struct pollfd fds[NR_QUEUES + 1],
-               nfds_t *nr);
+bool lane_arm (struct fp_lane *lane);
+
+/* Return the io of fp_lane_sync_read: a read of the server that places earlier
+ * writes of the same queue pair.
+ */
+struct fp_io lane_placing_io (const struct fp_engine *e, void *buf,
+                              uint32_t length, uint64_t at);
 
 /* ---- the engine's operations: block.h ---- */
 

@@ -13,22 +13,15 @@
 #include "transport/local/mapped.h"
 
 bool
-lane_arm (struct fp_lane *lane, struct pollfd fds[NR_QUEUES + 1], nfds_t *nr)
+lane_arm (struct fp_lane *lane)
 {
-  *nr = 0;
   if (!fp_wakeup_empty (&lane->wake) || atomic_load (&lane->woken))
     return true; /* look again */
-  fds[(*nr)++] = (struct pollfd) { .fd = lane->wake.fd, .events = POLLIN };
   for (unsigned i = 0; i < NR_QUEUES; i++) {
     struct fp_queue *q = lane->queues[i];
 
-    if (q == NULL)
-      continue;
-    if (q->ops->arm (q))
+    if (q != NULL && q->ops->arm (q))
       return true;
-    if (q->ops->fd (q) >= 0)
-      fds[(*nr)++] =
-          (struct pollfd) { .fd = q->ops->fd (q), .events = POLLIN };
   }
   return false;
 }
@@ -94,9 +87,9 @@ poll_for_all (struct fp_lane *lane, const struct lane_wait *w)
   /* Not fp_now_ns, which stands still until the fp-clock thread runs. */
   uint64_t start = fp_mono_ns (), now = start;
   uint64_t budget = (uint64_t) lane->e->p->poll_us * 1000;
-  struct pollfd fds[NR_QUEUES + 1];
+  struct pollfd fds[] = { { .fd = lane->wake.fd, .events = POLLIN },
+                          { .fd = lane->epoll, .events = POLLIN } };
   struct timespec until;
-  nfds_t nr;
   bool slept = false;
 
   /* Polling pays if the answer usually comes while we poll. */
@@ -118,13 +111,13 @@ poll_for_all (struct fp_lane *lane, const struct lane_wait *w)
     }
     if (now - start < budget)
       continue;
-    if (lane_arm (lane, fds, &nr))
+    if (lane_arm (lane))
       continue;
     slept = lane->asleep = true;
     until = sleep_time (lane, w, fp_now_ns ());
     lane_unlock (lane);
     /* An error or a timeout both mean: look again. */
-    (void) ppoll (fds, nr, &until, NULL);
+    (void) ppoll (fds, sizeof fds / sizeof fds[0], &until, NULL);
     fp_lock (&lane->lock);
     lane->asleep = false;
   }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* op_queue.h - queue code shared by the transports without hardware: lists of
- * ops, and a queue with a descriptor and a list of completed ops.
+/* op_queue.h - queue code shared by the transports: what wakes a lane.  For
+ * those without hardware also lists of ops, and a queue with one of them.
  *
  *   struct NAME_queue { struct fp_op_queue common; ... };
  *
@@ -65,21 +65,29 @@ fp_op_list_take_all (struct fp_op_list *l)
 
 struct fp_op_queue {
   struct fp_queue base;
-  int fd; /* returned by fp_transport_ops.fd */
+  int fd; /* wakes the lane, and is closed by free; -1: none */
   unsigned depth, inflight;
   struct fp_op_list done; /* completed, not yet returned by poll */
 };
 
 /* Allocate size bytes, with a struct fp_op_queue at the start and zeros behind
- * it.  Takes over fd, also on failure.  If fd is -1, return -errno: the
- * caller's attempt to create it failed.
+ * it.
  */
 int fp_op_queue_new (struct fp_op_queue **out, size_t size,
                      const struct fp_transport_ops *ops,
-                     const struct fp_queue_params *p, int fd);
+                     const struct fp_queue_params *p);
+/* Let fd wake the lane.  Take it over, also on failure.  If it is -1, return
+ * -errno: the caller's attempt to create it failed.
+ */
+int fp_op_queue_wakes (struct fp_op_queue *q, const struct fp_queue_params *p,
+                       int fd);
 
-/* Implementations of the calls of fp_transport_ops. */
+/* Let fd wake the lane that sleeps on this epoll set, unless that is 0. */
+int fp_queue_watch (int epoll, const struct fp_transport_ops *ops, int fd);
+/* Undo that.  A descriptor that is closed does not need it. */
+void fp_queue_unwatch (int epoll, int fd);
+
+/* Implementation of the call of fp_transport_ops. */
 void fp_op_queue_free (struct fp_queue *base);
-int fp_op_queue_fd (const struct fp_queue *base);
 
 #endif /* FP_OP_QUEUE_H */

@@ -76,6 +76,11 @@ struct fp_queue_params {
   unsigned max_conns;
   void *memory; /* the lane's bounce memory, page aligned */
   size_t memory_size;
+  /* The lane's epoll set, or 0: no thread sleeps.  All its queues add what
+   * wakes them, with their bit of FP_TRANSPORT_* in the upper half of
+   * data.u64.
+   */
+  int epoll;
 };
 
 struct fp_conn_params {
@@ -119,11 +124,10 @@ struct fp_transport_ops {
    */
   struct fp_op *(*poll) (struct fp_queue *q);
 
-  /* Prepare to sleep: make the fd readable once poll has work.  Return true if
-   * there may be work already: then poll again.
+  /* Prepare to sleep: make the epoll set readable once poll has work.  Return
+   * true if there may be work already: then poll again.
    */
   bool (*arm) (struct fp_queue *q);
-  int (*fd) (const struct fp_queue *q);
 
   /* Connect by deadline_ns (fp_now_ns clock).  Errors: -ETIMEDOUT,
    * -ECONNREFUSED, -EACCES (bad token), or one from the system.

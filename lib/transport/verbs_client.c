@@ -377,12 +377,6 @@ rdma_arm (struct fp_queue *base)
 }
 
 static int
-rdma_fd (const struct fp_queue *base)
-{
-  return ((const struct fp_verbs_queue *) base)->epoll;
-}
-
-static int
 rdma_import (struct fp_remote *out, const struct fp_grant *g, int fd,
              bool read_only)
 {
@@ -415,7 +409,6 @@ const struct fp_transport_ops fp_transport_rdma = {
   .queue_free = rdma_queue_free,
   .poll = rdma_poll,
   .arm = rdma_arm,
-  .fd = rdma_fd,
   .conn_open = fp_verbs_conn_open,
   .post = rdma_post,
   .kick = rdma_kick,

@@ -6,24 +6,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "transport/op_queue.h"
 #include "transport/verbs_err.h"
 #include "transport/verbs_queue.h"
 
 /* Bytes: a whole page, because the server may write to it. */
 #define FENCE_SIZE 4096
-
-static int
-watch (const struct fp_verbs_queue *q, int fd)
-{
-  struct epoll_event e = { .events = EPOLLIN };
-
-  return epoll_ctl (q->epoll, EPOLL_CTL_ADD, fd, &e) == 0 ? 0 : -errno;
-}
 
 static void
 queue_freep (struct fp_verbs_queue **qp)
@@ -49,12 +41,10 @@ fp_verbs_queue_new (struct fp_verbs_queue **out,
   q->memory_size = p->memory_size;
   q->done_tail = &q->done;
   q->timer = -1;
-  q->epoll = epoll_create1 (EPOLL_CLOEXEC);
+  q->epoll = p->epoll;
   err = pthread_mutex_init (&q->lock, NULL);
   if (err != 0)
     abort (); /* a default mutex cannot fail */
-  if (q->epoll == -1)
-    return -errno;
   q->max_conns = p->max_conns;
   q->conns = calloc (q->max_conns, sizeof *q->conns);
   if (q->conns == NULL)
@@ -62,7 +52,7 @@ fp_verbs_queue_new (struct fp_verbs_queue **out,
   q->timer = timerfd_create (CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   if (q->timer == -1)
     return -errno;
-  err = watch (q, q->timer);
+  err = fp_queue_watch (q->epoll, &fp_transport_rdma, q->timer);
   if (err != 0)
     return err;
   *out = FP_STEAL (q);
@@ -75,6 +65,9 @@ fp_verbs_queue_new (struct fp_verbs_queue **out,
 static void
 unbind (struct fp_verbs_queue *q, struct ibv_cq *cq)
 {
+  /* A channel that is leaked must not wake the lane. */
+  if (q->channel != NULL)
+    fp_queue_unwatch (q->epoll, q->channel->fd);
   if (q->mr != NULL)
     (void) fp_verbs_ret (ibv_dereg_mr (q->mr));
   if (q->fence_mr != NULL)
@@ -100,8 +93,6 @@ fp_verbs_queue_free (struct fp_verbs_queue *q)
   unbind (q, atomic_load (&q->cq));
   if (q->timer != -1)
     close (q->timer);
-  if (q->epoll != -1)
-    close (q->epoll);
   pthread_mutex_destroy (&q->lock);
   free (q->conns);
   free (q);
@@ -118,7 +109,7 @@ make_channel (struct fp_verbs_queue *q, struct ibv_context *context)
   flags = fcntl (q->channel->fd, F_GETFL);
   if (flags == -1 || fcntl (q->channel->fd, F_SETFL, flags | O_NONBLOCK) == -1)
     return -errno;
-  return watch (q, q->channel->fd);
+  return fp_queue_watch (q->epoll, &fp_transport_rdma, q->channel->fd);
 }
 
 static int

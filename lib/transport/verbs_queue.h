@@ -6,8 +6,7 @@
  * connection binds the queue to its device.  A connection over another device
  * is refused with -EXDEV.
  *
- * The fd is an epoll set, so that it can be returned before there is a
- * completion channel to add.  The set also has a timer, for verbs_client.c.
+ * The lane's epoll set gets the channel, and a timer for verbs_client.c.
  *
  * Errors:   0 or a negative errno value.
  * Threads:  bind may run beside the other calls, which belong to one thread at
@@ -33,7 +32,7 @@ struct fp_verbs_queue {
   unsigned depth;
   void *memory;
   size_t memory_size;
-  int epoll;
+  int epoll; /* the lane's: transport.h */
   int timer;
 
   /* Used only by the thread that posts and polls. */
@@ -80,8 +79,8 @@ int fp_verbs_queue_bind (struct fp_verbs_queue *q, struct ibv_context *device);
  */
 int fp_verbs_queue_rearm (struct fp_verbs_queue *q);
 
-/* Make the fd readable every ms milliseconds from now on; 0: stop.  The caller
- * holds the lock.
+/* Wake the lane every ms milliseconds from now on; 0: stop.  The caller holds
+ * the lock.
  */
 void fp_verbs_queue_timer (struct fp_verbs_queue *q, unsigned ms);
 

@@ -209,10 +209,11 @@ fp_lane_buffer (const struct fp_lane *lane, unsigned i)
   return lane->buffers + (size_t) i * p->buffer_size;
 }
 
-int
-fp_lane_fd (struct fp_lane *lane)
+void
+fp_lane_fds (const struct fp_lane *lane, int fds[FP_LANE_FDS])
 {
-  return lane_front_fd (lane);
+  fds[0] = lane->front_wake.fd;
+  fds[1] = lane->epoll;
 }
 
 bool

@@ -17,10 +17,9 @@
  *           volume.  -ENOSPC: no server has room for an extent.  -ESHUTDOWN.
  * Threads:  all calls that take a lane or a started volume may be made from
  *           any thread at any time.  Those of an event loop say so.
- * Memory:   nothing below the line 'I/O' allocates, opens a file or logs,
- *           except fp_lane_fd.  It waits at most await_ms, plus the time for
- *           transfers in flight (timeout_ms) and for servers to list their
- *           slabs.
+ * Memory:   nothing below the line 'I/O' allocates, opens a file or logs.  It
+ *           waits at most await_ms, plus the time for transfers in flight
+ *           (timeout_ms) and for servers to list their slabs.
  */
 
 #ifndef FP_VOLUME_H
@@ -128,24 +127,24 @@ struct fp_io *fp_lane_poll (struct fp_lane *lane, bool wait);
 void *fp_lane_buffer (const struct fp_lane *lane, unsigned i);
 
 /* For a front end with its own event loop.  Only the thread of this loop calls
- * fp_lane_poll, fp_lane_fd and fp_lane_sleep of the lane.  Other threads may
- * use all other calls.
+ * fp_lane_poll and fp_lane_sleep of the lane.  Other threads may use all other
+ * calls.
  *
  *   submit new ios
  *   handle the ios that fp_lane_poll (lane, false) returns
  *   if (fp_lane_sleep (lane, &until_ns))
- *     wait until fp_lane_fd is readable, or fp_now_ns reaches until_ns
+ *     wait until an fd is readable, or fp_now_ns reaches until_ns
  *
  * fp_lane_submit only queues an io, and fp_lane_poll sends it.
  *
- * fp_lane_fd returns a descriptor, or -errno.  Call it at start-up, because it
- * allocates, and before fp_lane_sleep.  Poll it for reading, but do not read
- * or close it.
+ * The descriptors of fp_lane_fds live as long as the volume.  Poll them for
+ * reading, but do not read or close them.
  *
  * fp_lane_sleep returns false if the loop must go on at once.  fp_now_ns can
  * stand still: so turn until_ns into a relative timeout.  It may be past.
  */
-int fp_lane_fd (struct fp_lane *lane);
+#define FP_LANE_FDS 2
+void fp_lane_fds (const struct fp_lane *lane, int fds[FP_LANE_FDS]);
 bool fp_lane_sleep (struct fp_lane *lane, uint64_t *until_ns);
 /* Return true if the loop may call fp_lane_poll again and again for a while,
  * before it sleeps.  false: this host's processors do the transfers

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -18,6 +19,7 @@
 #define DEPTH 4
 
 static struct fp_data_hello shown; /* by the current connection */
+static int wakes;                  /* epoll set of all queues; 0: none yet */
 
 int
 stay (void)
@@ -53,8 +55,12 @@ connect_with (const struct fp_data_hello *proof)
                                .depth = DEPTH,
                                .timeout_ms = DEADLINE_MS };
   struct fp_addr rdma;
-  int r = ops->queue_new (&queue, &qp);
+  int r;
 
+  if (wakes == 0)
+    wakes = epoll_create1 (EPOLL_CLOEXEC);
+  qp.epoll = wakes;
+  r = wakes == -1 ? -errno : ops->queue_new (&queue, &qp);
   for (uint32_t i = 0; r == 0 && ops->bit == FP_TRANSPORT_RDMA &&
                        i < server.nr_rdma && cp.addr == &addr;
        i++) {
@@ -171,7 +177,7 @@ completed (uint64_t end)
   struct fp_op *list;
 
   while ((list = ops->poll (queue)) == NULL) {
-    struct pollfd p[2] = { { .fd = ops->fd (queue), .events = POLLIN },
+    struct pollfd p[2] = { { .fd = wakes, .events = POLLIN },
                            { .fd = ops->conn_event_fd (conn),
                              .events = POLLIN } };
 

@@ -92,11 +92,16 @@ card_queue_new (struct fp_queue **out, const struct fp_queue_params *p)
   struct fp_op_queue *base;
   struct card_queue *q;
   int r = fp_op_queue_new (
-      &base, sizeof *q + p->max_conns * sizeof q->conns[0], &sim_card, p,
-      timerfd_create (CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+      &base, sizeof *q + p->max_conns * sizeof q->conns[0], &sim_card, p);
 
   if (r < 0)
     return r;
+  r = fp_op_queue_wakes (
+      base, p, timerfd_create (CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (r < 0) {
+    fp_op_queue_free (&base->base);
+    return r;
+  }
   q = to_queue (&base->base);
   q->memory = p->memory;
   q->memory_size = p->memory_size;
@@ -309,7 +314,7 @@ static void
 card_conn_break (struct fp_conn *base)
 {
   int fd =
-      fp_op_queue_fd (base->queue); /* base may be freed once it is broken */
+      to_queue (base->queue)->common.fd; /* base may be freed once broken */
 
   atomic_store (&to_conn (base)->broken, true);
   set_timer (fd, 1);
@@ -385,7 +390,6 @@ const struct fp_transport_ops sim_card = {
   .queue_free = fp_op_queue_free,
   .poll = card_poll,
   .arm = card_arm,
-  .fd = fp_op_queue_fd,
   .conn_open = card_conn_open,
   .post = card_post,
   .kick = card_kick,

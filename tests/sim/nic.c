@@ -437,11 +437,15 @@ nic_queue_new (struct fp_queue **out, const struct fp_queue_params *p)
 {
   struct fp_op_queue *common;
   struct nic_queue *q;
-  int r = fp_op_queue_new (&common, sizeof *q, &nic_transport, p,
-                           eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK));
+  int r = fp_op_queue_new (&common, sizeof *q, &nic_transport, p);
 
   if (r < 0)
     return r;
+  r = fp_op_queue_wakes (common, p, eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (r < 0) {
+    fp_op_queue_free (&common->base);
+    return r;
+  }
   q = (struct nic_queue *) common;
   q->memory = p->memory;
   q->memory_size = p->memory_size;
@@ -756,7 +760,6 @@ const struct fp_transport_ops nic_transport = {
   .queue_free = fp_op_queue_free,
   .poll = nic_poll,
   .arm = nic_arm,
-  .fd = fp_op_queue_fd,
   .conn_open = nic_conn_open,
   .post = nic_post,
   .kick = nic_kick,

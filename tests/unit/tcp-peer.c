@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -235,12 +236,18 @@ server_stop (struct server *s)
 
 const struct fp_transport_ops *const tcp = &fp_transport_tcp;
 
+int wakes;
+
 struct fp_queue *
 queue_new (void)
 {
-  const struct fp_queue_params p = { .depth = DEPTH, .max_conns = 4 };
+  struct fp_queue_params p = { .depth = DEPTH, .max_conns = 4 };
   struct fp_queue *q;
 
+  if (wakes > 0)
+    close (wakes);
+  p.epoll = wakes = epoll_create1 (EPOLL_CLOEXEC);
+  assert_true (wakes > 0);
   assert_int_equal (tcp->queue_new (&q, &p), 0);
   return q;
 }
@@ -262,7 +269,7 @@ next_done (struct fp_queue *q, bool wait)
 
   for (;;) {
     struct fp_op *list = tcp->poll (q);
-    struct pollfd p = { .fd = tcp->fd (q), .events = POLLIN };
+    struct pollfd p = { .fd = wakes, .events = POLLIN };
 
     if (list != NULL || !wait)
       return list;

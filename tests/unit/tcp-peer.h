@@ -67,6 +67,7 @@ void server_send (struct server *s, const void *p, size_t n);
 extern const struct fp_transport_ops *const tcp;
 
 struct fp_queue *queue_new (void);
+extern int wakes; /* epoll set of the last new queue */
 int conn_open (struct fp_conn **out, struct fp_queue *q, struct server *s);
 
 /* Return the ops that completed.  If wait, wait until there is one. */

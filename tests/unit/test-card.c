@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "sim/card.h"
@@ -30,17 +32,22 @@ __wrap_fp_mono_ns (void)
   return now;
 }
 
+static int wakes; /* epoll set of the queue */
+
 static int
 setup (void **state)
 {
   const struct fp_queue_params qp = { .depth = 2 * DEPTH,
                                       .max_conns = 2,
                                       .memory = local,
-                                      .memory_size = sizeof local };
+                                      .memory_size = sizeof local,
+                                      .epoll = epoll_create1 (EPOLL_CLOEXEC) };
   const struct fp_conn_params cp = { .depth = DEPTH };
 
   (void) state;
   now += FP_NS_PER_MS; /* the link is idle */
+  wakes = qp.epoll;
+  assert_true (wakes > 0);
   assert_int_equal (t->queue_new (&queue, &qp), 0);
   for (unsigned i = 0; i < 2; i++)
     assert_int_equal (t->conn_open (&conns[i], queue, &cp, FP_NEVER), 0);
@@ -63,6 +70,7 @@ teardown (void **state)
     t->conn_free (conns[i]);
   }
   t->queue_free (queue);
+  close (wakes);
   return 0;
 }
 
@@ -86,7 +94,7 @@ expect (struct fp_op *list, unsigned first, unsigned nr)
 static bool
 readable_in (int ms)
 {
-  struct pollfd p = { .fd = t->fd (queue), .events = POLLIN };
+  struct pollfd p = { .fd = wakes, .events = POLLIN };
 
   return poll (&p, 1, ms) == 1;
 }

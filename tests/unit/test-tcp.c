@@ -250,7 +250,7 @@ dies (const uint8_t *script, size_t length, unsigned good)
   assert_null (tcp->poll (q));
   assert_memory_equal (before, local, sizeof local);
   /* No event is left that would keep a sleeper awake. */
-  struct pollfd p = { .fd = tcp->fd (q), .events = POLLIN };
+  struct pollfd p = { .fd = wakes, .events = POLLIN };
   assert_false (tcp->arm (q));
   assert_int_equal (poll (&p, 1, 0), 0);
   tcp->conn_free (c);
@@ -322,7 +322,7 @@ test_server_says_too_much (void **state)
   expect_done (q, 1, 0);
   if (!tcp->conn_broken (c)) { /* else the first poll saw the excess, too */
     tcp->arm (q);
-    p = (struct pollfd) { .fd = tcp->fd (q), .events = POLLIN };
+    p = (struct pollfd) { .fd = wakes, .events = POLLIN };
     assert_int_equal (poll (&p, 1, PATIENCE_MS), 1);
     assert_null (tcp->poll (q));
   }
@@ -467,7 +467,7 @@ test_room_wakes_sleeper (void **state)
     assert_int_equal (tcp->post (c, &ops[i]), 0);
   }
   tcp->kick (q);
-  p = (struct pollfd) { .fd = tcp->fd (q), .events = POLLIN };
+  p = (struct pollfd) { .fd = wakes, .events = POLLIN };
   assert_int_equal (sem_post (&may_read), 0);
   assert_int_equal (poll (&p, 1, PATIENCE_MS), 1); /* no reply yet */
 

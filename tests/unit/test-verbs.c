@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -50,6 +51,7 @@ struct fixture {
 
   char *memory;
   size_t memory_size;
+  int epoll;
   struct fp_queue *queue;
   struct fp_conn *conn;
   struct fp_op ops[DEPTH];
@@ -154,7 +156,7 @@ collect (struct fixture *f)
 static void
 wait_for (struct fixture *f, unsigned n, bool sleepy, unsigned ms)
 {
-  struct pollfd p = { .fd = t->fd (f->queue), .events = POLLIN };
+  struct pollfd p = { .fd = f->epoll, .events = POLLIN };
   uint64_t deadline = fp_deadline_in_ms (ms);
   unsigned got = 0;
 
@@ -216,6 +218,8 @@ setup (void **state)
   assert_true (f->memory != MAP_FAILED);
   q.memory = f->memory;
   q.memory_size = f->memory_size;
+  q.epoll = f->epoll = epoll_create1 (EPOLL_CLOEXEC);
+  assert_true (f->epoll > 0);
   assert_int_equal (t->queue_new (&f->queue, &q), 0);
   assert_int_equal (open_conn (f, &f->conn, TOKEN_BYTE, 5000), 0);
   ask (f, "regions", line, sizeof line);
@@ -237,6 +241,7 @@ teardown (void **state)
   if (f->conn != NULL)
     t->conn_free (f->conn);
   t->queue_free (f->queue);
+  close (f->epoll);
   munmap (f->memory, f->memory_size);
   fclose (f->to); /* the server stops at EOF */
   if (f->pid > 0) {

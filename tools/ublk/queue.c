@@ -27,9 +27,11 @@
 #define SECTOR_SHIFT 9
 #define SEALED_THREADS 4 /* requests of a sealed volume at once, per queue */
 
-/* user_data of completions that are not of a tag. */
-#define OF_LANE UINT64_MAX
-#define OF_LATER (UINT64_MAX - 1)
+/* Descriptors that the ring polls: those of the lane, and that of later. */
+#define NR_FDS (FP_LANE_FDS + 1)
+#define LATER_FD FP_LANE_FDS
+/* user_data of their completions.  The others have that of a tag. */
+#define OF_FD(i) (UINT64_MAX - (i))
 
 struct tag {
   struct fp_io io; /* first: poll returns it */
@@ -55,8 +57,8 @@ struct ublk_queue {
   unsigned with_kernel; /* tags that wait in the kernel for a request */
   unsigned in_lane;     /* ios in flight */
   unsigned in_later;
-  bool lane_watched;        /* the ring polls the lane's descriptor */
-  bool later_watched;       /* and that of later */
+  int fds[NR_FDS];
+  bool watched[NR_FDS];     /* the ring polls it */
   uint64_t latency_ewma_ns; /* how long the lane's ios take */
 };
 
@@ -199,10 +201,8 @@ take_completions (struct ublk_queue *q, bool *any)
   io_uring_for_each_cqe (&q->ring, head, cqe)
   {
     n++;
-    if (cqe->user_data == OF_LANE)
-      q->lane_watched = false;
-    else if (cqe->user_data == OF_LATER)
-      q->later_watched = false;
+    if (cqe->user_data >= OF_FD (NR_FDS - 1))
+      q->watched[OF_FD (0) - cqe->user_data] = false;
     else {
       q->with_kernel--;
       if (cqe->res == UBLK_IO_RES_OK)
@@ -251,16 +251,16 @@ finish_later (struct ublk_queue *q)
 }
 
 static void
-watch (struct ublk_queue *q, int fd, uint64_t whose, bool *watched)
+watch (struct ublk_queue *q, unsigned i)
 {
   struct io_uring_sqe *sqe;
 
-  if (*watched)
+  if (q->watched[i])
     return;
   sqe = get_sqe (q);
-  io_uring_prep_poll_add (sqe, fd, POLLIN);
-  sqe->user_data = whose;
-  *watched = true;
+  io_uring_prep_poll_add (sqe, q->fds[i], POLLIN);
+  sqe->user_data = OF_FD (i);
+  q->watched[i] = true;
 }
 
 /* Return the longest time to poll for the lane's ios.  There is none if they
@@ -300,10 +300,11 @@ sleep_for (struct ublk_queue *q)
   if (q->in_lane > 0) {
     if (!fp_lane_sleep (q->lane, &until))
       return 0;
-    watch (q, fp_lane_fd (q->lane), OF_LANE, &q->lane_watched);
+    for (unsigned i = 0; i < FP_LANE_FDS; i++)
+      watch (q, i);
   }
   if (q->in_later > 0)
-    watch (q, later_fd (q->later), OF_LATER, &q->later_watched);
+    watch (q, LATER_FD);
   if (until != FP_NEVER) {
     now = fp_now_ns ();
     until = until > now ? until - now : 0;
@@ -369,7 +370,7 @@ make_ring (struct ublk_queue *q)
              IORING_SETUP_SINGLE_ISSUER,
   };
 
-  return io_uring_queue_init_params (q->p.depth + 2, &q->ring, &p);
+  return io_uring_queue_init_params (q->p.depth + NR_FDS, &q->ring, &p);
 }
 
 static int
@@ -462,13 +463,12 @@ ublk_queue_new (struct ublk_queue **out, const struct ublk_queue_params *p)
   if (q->tags == NULL)
     r = -ENOMEM;
   q->lane = fp_volume_lane_get (p->volume);
-  if (r == 0 && !p->sealed) {
-    r = fp_lane_fd (q->lane);
-    r = r < 0 ? r : 0;
-  }
+  fp_lane_fds (q->lane, q->fds);
   snprintf (name, sizeof name, "fp-later-%u", p->index);
   if (r == 0)
     r = later_new (&q->later, q->lane, p->sealed ? SEALED_THREADS : 1, name);
+  if (r == 0)
+    q->fds[LATER_FD] = later_fd (q->later);
   snprintf (name, sizeof name, "fp-ublk-%u", p->index);
   if (r == 0)
     r = fp_thread_create (&q->thread, name, run, q);

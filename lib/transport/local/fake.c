@@ -216,11 +216,15 @@ fake_queue_new (struct fp_queue **out, const struct fp_queue_params *p)
 {
   struct fp_op_queue *common;
   struct fake_queue *q;
-  int r = fp_op_queue_new (&common, sizeof *q, &fp_transport_fake, p,
-                           eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK));
+  int r = fp_op_queue_new (&common, sizeof *q, &fp_transport_fake, p);
 
   if (r < 0)
     return r;
+  r = fp_op_queue_wakes (common, p, eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (r < 0) {
+    fp_op_queue_free (&common->base);
+    return r;
+  }
   q = (struct fake_queue *) common;
   q->memory = p->memory;
   q->memory_size = p->memory_size;
@@ -443,7 +447,6 @@ const struct fp_transport_ops fp_transport_fake = {
   .queue_free = fp_op_queue_free,
   .poll = fake_poll,
   .arm = fake_arm,
-  .fd = fp_op_queue_fd,
   .conn_open = fake_conn_open,
   .post = fake_post,
   .kick = fake_kick,

@@ -12,7 +12,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -36,13 +35,12 @@ shm_available (const char **why)
   return 0;
 }
 
-/* The queue's fd is never readable, because every op completes inside post. */
+/* Nothing wakes the lane, because every op completes inside post. */
 static int
 shm_queue_new (struct fp_queue **out, const struct fp_queue_params *p)
 {
   struct fp_op_queue *q;
-  int r = fp_op_queue_new (&q, sizeof *q, &fp_transport_shm, p,
-                           eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK));
+  int r = fp_op_queue_new (&q, sizeof *q, &fp_transport_shm, p);
 
   if (r == 0)
     *out = &q->base;
@@ -208,7 +206,6 @@ const struct fp_transport_ops fp_transport_shm = {
   .queue_free = fp_op_queue_free,
   .poll = shm_poll,
   .arm = shm_arm,
-  .fd = fp_op_queue_fd,
   .conn_open = shm_conn_open,
   .post = shm_post,
   .kick = shm_kick,

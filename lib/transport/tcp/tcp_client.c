@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* tcp_client.c - the tcp transport, active side: one socket per connection,
- * with READ and WRITE frames on it (tcp_stream.h), and one epoll per queue.
+ * with READ and WRITE frames on it (tcp_stream.h).
  *
  * conn_open writes to conns[] by compare-and-swap, from any thread; conn_free
  * does from the queue's thread.  All else belongs to the queue's thread,
@@ -35,7 +35,7 @@ struct tcp_conn {
   int event_fd; /* epoll that reports only a hang-up */
   atomic_bool broken;
   bool wants_out; /* EPOLLOUT is on */
-  bool gone;      /* removed from the queue's epoll */
+  bool gone;      /* removed from the epoll set */
   unsigned index; /* position in the queue's conns */
   unsigned depth, inflight;
   uint32_t next_cookie;
@@ -47,8 +47,12 @@ static char reserved;
 #define RESERVED ((struct tcp_conn *) &reserved)
 
 struct tcp_queue {
-  struct fp_op_queue common; /* fd: epoll of all connections */
-  bool armed;      /* next poll also asks epoll, for idle connections */
+  struct fp_op_queue common;
+  int epoll; /* the lane's: transport.h */
+  /* The poller may have slept.  If the next poll finds no answer, it asks
+   * epoll which connection was readable: an idle one may have broken.
+   */
+  bool armed;
   uint8_t *buffer; /* shared: only one thread receives */
   unsigned max_conns;
   _Atomic unsigned used; /* entries from here on were never used: poll stops */
@@ -103,30 +107,38 @@ flush (struct tcp_conn *c)
 {
   if (!c->gone) {
     /* A dead socket stays readable and would keep waking the poller. */
-    (void) epoll_ctl (queue_of (c)->common.fd, EPOLL_CTL_DEL, c->stream.fd,
-                      NULL);
+    fp_queue_unwatch (queue_of (c)->epoll, c->stream.fd);
     c->gone = true;
   }
   give_back (c, &c->stream.to_answer);
   give_back (c, &c->stream.to_send);
 }
 
-/* Make the queue's epoll report when the socket has room, or stop that. */
+/* Add the socket of entry i to the epoll set, or change what it reports. */
+static int
+watch (const struct tcp_queue *q, int op, int fd, unsigned i, uint32_t events)
+{
+  struct epoll_event e = { .events = EPOLLIN | EPOLLRDHUP | events,
+                           .data.u64 = (uint64_t) FP_TRANSPORT_TCP << 32 | i };
+
+  if (q->epoll == 0)
+    return 0;
+  return epoll_ctl (q->epoll, op, fd, &e) == -1 ? -errno : 0;
+}
+
+/* Make the socket wake the lane when it has room, or stop that. */
 static int
 watch_out (struct tcp_conn *c, bool on)
 {
-  struct epoll_event e = { .events = EPOLLIN | EPOLLRDHUP,
-                           .data.u32 = c->index };
+  int r;
 
   if (c->gone || c->wants_out == on)
     return 0;
-  if (on)
-    e.events |= EPOLLOUT;
-  if (epoll_ctl (queue_of (c)->common.fd, EPOLL_CTL_MOD, c->stream.fd, &e) ==
-      -1)
-    return -errno;
-  c->wants_out = on;
-  return 0;
+  r = watch (queue_of (c), EPOLL_CTL_MOD, c->stream.fd, c->index,
+             on ? EPOLLOUT : 0);
+  if (r == 0)
+    c->wants_out = on;
+  return r;
 }
 
 static void
@@ -176,6 +188,24 @@ conn_at (struct tcp_queue *q, unsigned i)
   return c == RESERVED ? NULL : c;
 }
 
+/* Look at the connections that are readable, idle ones too. */
+static void
+progress_ready (struct tcp_queue *q)
+{
+  struct epoll_event events[EVENTS];
+  int n = epoll_wait (q->epoll, events, EVENTS, 0);
+
+  for (int i = 0; i < n; i++) {
+    struct tcp_conn *c;
+
+    if (events[i].data.u64 >> 32 != FP_TRANSPORT_TCP)
+      continue;
+    c = conn_at (q, (uint32_t) events[i].data.u64);
+    if (c != NULL)
+      progress (c);
+  }
+}
+
 static struct fp_op *
 tcp_poll (struct fp_queue *base)
 {
@@ -188,18 +218,10 @@ tcp_poll (struct fp_queue *base)
     if (c != NULL && c->inflight > 0)
       progress (c);
   }
-  if (q->armed) {
-    struct epoll_event events[EVENTS];
-    int n = epoll_wait (q->common.fd, events, EVENTS, 0);
-
-    for (int i = 0; i < n; i++) {
-      struct tcp_conn *c = conn_at (q, events[i].data.u32);
-
-      if (c != NULL)
-        progress (c);
-    }
-    q->armed = false;
-  }
+  /* If an idle connection is readable, it wakes the poller again. */
+  if (q->armed && q->common.done.head == NULL)
+    progress_ready (q);
+  q->armed = false;
   return fp_op_list_take_all (&q->common.done);
 }
 
@@ -230,7 +252,7 @@ tcp_arm (struct fp_queue *base)
     if (c != NULL && watch_out (c, c->stream.to_send.head != NULL) < 0)
       return true; /* no wake-up would come: keep polling */
   }
-  q->armed = true;
+  q->armed = q->epoll != 0;
   return q->common.done.head != NULL;
 }
 
@@ -248,11 +270,12 @@ tcp_queue_new (struct fp_queue **out, const struct fp_queue_params *p)
   struct tcp_queue *q;
   int r =
       fp_op_queue_new (&common, sizeof *q + p->max_conns * sizeof q->conns[0],
-                       &fp_transport_tcp, p, epoll_create1 (EPOLL_CLOEXEC));
+                       &fp_transport_tcp, p);
 
   if (r < 0)
     return r;
   q = (struct tcp_queue *) common;
+  q->epoll = p->epoll;
   q->max_conns = p->max_conns;
   q->buffer = malloc (FP_TCP_STREAM_BUFFER);
   if (q->buffer == NULL) {
@@ -337,16 +360,15 @@ static int
 enter (struct tcp_queue *q, struct tcp_conn *c)
 {
   for (unsigned i = 0; i < q->max_conns; i++) {
-    struct epoll_event e = { .events = EPOLLIN | EPOLLRDHUP, .data.u32 = i };
     struct tcp_conn *none = NULL;
+    int r;
 
     if (!atomic_compare_exchange_strong (&q->conns[i], &none, RESERVED))
       continue;
-    if (epoll_ctl (q->common.fd, EPOLL_CTL_ADD, c->stream.fd, &e) == -1) {
-      int err = -errno;
-
+    r = watch (q, EPOLL_CTL_ADD, c->stream.fd, i, 0);
+    if (r < 0) {
       atomic_store (&q->conns[i], NULL);
-      return err;
+      return r;
     }
     c->index = i;
     atomic_store_explicit (&q->conns[i], c, memory_order_release);
@@ -481,7 +503,6 @@ const struct fp_transport_ops fp_transport_tcp = {
   .queue_free = tcp_queue_free,
   .poll = tcp_poll,
   .arm = tcp_arm,
-  .fd = fp_op_queue_fd,
   .conn_open = tcp_conn_open,
   .post = tcp_post,
   .kick = tcp_kick,
