@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* sync.h - mutexes and conditions whose timed waits follow the monotonic
- * clock, so that no timeout depends on the time of day.
+ * clock, so that no timeout depends on the time of day.  And counters that
+ * several threads read.
  *
  * The mutexes do not inherit priority.  If two threads meet at a mutex that
  * does, the kernel may allocate (kernel/futex/pi.c, refill_pi_state_cache),
@@ -16,12 +17,25 @@
 #ifndef FP_SYNC_H
 #define FP_SYNC_H
 
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include <pthread.h>
 
 #include "base/clock.h"
+
+/* Add n to a counter that has one writer at a time, for example because a lock
+ * is held.  Others may read it.  Unlike atomic_fetch_add, this locks no bus.
+ */
+static inline void
+fp_counter_add (_Atomic uint64_t *counter, uint64_t n)
+{
+  uint64_t now = atomic_load_explicit (counter, memory_order_relaxed);
+
+  atomic_store_explicit (counter, now + n, memory_order_relaxed);
+}
 
 static inline void
 fp_mutex_init (pthread_mutex_t *m)

@@ -254,6 +254,8 @@ fp_lane_connect (struct fp_lane *lane, unsigned s,
     assert (lane->conns[s].conn == NULL);
     lane->opening[i]--;
     lane->conns[s].conn = conn;
+    if (ops->direct)
+      atomic_store (&lane->maps, true);
     lane->conns[s].refused_ns = 0;
     lane->conns[s].revoked = false;
     lane->conns[s].flushed = lane->conns[s].written;

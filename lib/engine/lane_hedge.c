@@ -255,12 +255,12 @@ try_hedge (struct fp_lane *lane, struct frag *f)
 {
   if (lane->tokens < COST || lane->free[FRAG_SPARE] == NULL) {
     if (!f->refused)
-      count (&lane->hedges_refused, 1);
+      fp_counter_add (&lane->hedges_refused, 1);
     f->refused = true; /* counted once, tried again */
   }
   else if (hedge (lane, f)) {
     lane->tokens -= COST;
-    count (&lane->hedges, 1);
+    fp_counter_add (&lane->hedges, 1);
   }
 }
 
@@ -312,7 +312,8 @@ lane_hedge_done (struct fp_lane *lane, struct frag *f)
       swap_spare (f, twin);
     return false;
   }
-  count (f->kind == FRAG_SPARE ? &lane->hedges_won : &lane->hedges_lost, 1);
+  fp_counter_add (
+      f->kind == FRAG_SPARE ? &lane->hedges_won : &lane->hedges_lost, 1);
   /* The fragment that is now free serves requests.  The late twin is spare. */
   if (f->kind == FRAG_SPARE)
     swap_spare (f, twin);

@@ -114,7 +114,8 @@ struct fp_lane {
   unsigned nr_slots; /* without spare ones */
   unsigned nr_frags; /* with spare ones, and bare ones behind them */
   unsigned nr_bare;
-  bool hedging; /* reads are hedged: lane_hedge.c */
+  bool hedging;      /* reads are hedged: lane_hedge.c */
+  _Atomic bool maps; /* was ever connected by a direct transport */
   _Atomic unsigned users;
 
   _Atomic unsigned knocking; /* threads that want the lock: pollers yield */
@@ -262,12 +263,6 @@ lane_kind_for (const struct fp_lane *lane, const void *buf)
                        (size_t) lane->e->p->buffers * lane->e->p->buffer_size;
 
   return is_buffer ? FRAG_BARE : FRAG_USUAL;
-}
-
-static inline void
-count (_Atomic uint64_t *counter, uint64_t n)
-{
-  atomic_fetch_add_explicit (counter, n, memory_order_relaxed);
 }
 
 /* Note that a write to several copies was not done everywhere.  Call this

@@ -62,7 +62,7 @@ complete (struct fp_lane *lane, struct fp_io *io, int status)
     atomic_fetch_sub (&lane->e->unsettled, 1);
   if (io->waited)
     atomic_fetch_add (&lane->e->waits, 1);
-  atomic_fetch_sub_explicit (&lane->inflight, 1, memory_order_relaxed);
+  fp_counter_add (&lane->inflight, UINT64_MAX);
   if (!io->sync) {
     io->end_ns = fp_now_ns ();
     list_push (&lane->completed, io);
@@ -213,8 +213,8 @@ frag_done (struct fp_lane *lane, struct frag *f)
     lane_copy_done (lane, f);
   fp_extent_leave (t, f->extent);
   lane->conns[f->server].inflight--;
-  fp_peer_count (lane->e->peers->at[f->server], f->op.kind, f->op.length,
-                 status);
+  fp_peer_count (lane->e->peers->at[f->server], lane->index, f->op.kind,
+                 f->op.length, status);
   if (status < 0) {
     if (counts)
       io->failed = true;

@@ -124,7 +124,7 @@ poll_for_all (struct fp_lane *lane, const struct lane_wait *w)
   now = fp_mono_ns ();
   lane->wait_ewma_ns += (now - start) / 8;
   lane->wait_ewma_ns -= lane->wait_ewma_ns / 8;
-  count (slept ? &lane->sleeps : &lane->poll_hits, 1);
+  fp_counter_add (slept ? &lane->sleeps : &lane->poll_hits, 1);
 }
 
 /* Make progress until w is over.  Return false if it was interrupted. */
@@ -185,7 +185,7 @@ enqueue (struct fp_lane *lane, struct fp_io *io)
   io->queued = true;
   if (io->front && io->made_ns == 0)
     io->made_ns = fp_mono_ns ();
-  count (&lane->inflight, 1);
+  fp_counter_add (&lane->inflight, 1);
   /* A forced io makes earlier writes visible.  It must not wait for later
    * writes: these may wait for the thread that issued it.
    */
@@ -316,7 +316,8 @@ lane_io (struct fp_block *b, struct fp_block_request *r, enum fp_io_kind kind)
 
   assert (r->length > 0 && r->length <= FP_MAX_IO);
   /* Writes to several copies must be ordered: lane_copies.c. */
-  if (e->extents->copies == 1 &&
+  if (atomic_load_explicit (&lane->maps, memory_order_relaxed) &&
+      e->extents->copies == 1 &&
       !(r->made_ns != 0 && fp_block_is_stale (b, r->made_ns)) &&
       copy_direct (lane, kind, r->buf, length, r->offset))
     return 0;

@@ -137,18 +137,18 @@ fp_peer_poke (struct fp_peer *peer)
 }
 
 void
-fp_peer_count (struct fp_peer *peer, enum fp_op_kind kind, uint32_t length,
-               int status)
+fp_peer_count (struct fp_peer *peer, unsigned lane, enum fp_op_kind kind,
+               uint32_t length, int status)
 {
-  atomic_fetch_add_explicit (&peer->ops_done, 1, memory_order_relaxed);
+  struct peer_counts *c = &peer->counts[lane];
+
+  fp_counter_add (&c->ops, 1);
   if (status < 0)
-    atomic_fetch_add_explicit (&peer->errors, 1, memory_order_relaxed);
+    fp_counter_add (&c->errors, 1);
   else if (kind == FP_OP_READ)
-    atomic_fetch_add_explicit (&peer->bytes_read, length,
-                               memory_order_relaxed);
+    fp_counter_add (&c->bytes_read, length);
   else
-    atomic_fetch_add_explicit (&peer->bytes_written, length,
-                               memory_order_relaxed);
+    fp_counter_add (&c->bytes_written, length);
 }
 
 unsigned

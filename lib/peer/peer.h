@@ -203,8 +203,10 @@ void fp_peer_distrust (struct fp_peer *peer);
  */
 void fp_peer_tidy (struct fp_peers *peers, uint64_t k);
 
-/* Count a transfer in the peer's statistics. */
-void fp_peer_count (struct fp_peer *peer, enum fp_op_kind kind,
+/* Count a transfer in the peer's statistics.  The caller holds the lock of the
+ * lane with this index.
+ */
+void fp_peer_count (struct fp_peer *peer, unsigned lane, enum fp_op_kind kind,
                     uint32_t length, int status);
 /* Wake the peer's thread, as after a data connection broke or should break. */
 void fp_peer_poke (struct fp_peer *peer);

@@ -576,10 +576,14 @@ fp_peer_status (struct fp_peer *peer, struct fp_server_status *s)
 {
   memset (s, 0, sizeof *s);
   s->extents = atomic_load (&peer->extents);
-  s->bytes_read = atomic_load (&peer->bytes_read);
-  s->bytes_written = atomic_load (&peer->bytes_written);
-  s->ops = atomic_load (&peer->ops_done);
-  s->errors = atomic_load (&peer->errors);
+  for (unsigned i = 0; i <= FP_MAX_LANES; i++) {
+    const struct peer_counts *c = &peer->counts[i];
+
+    s->bytes_read += atomic_load (&c->bytes_read);
+    s->bytes_written += atomic_load (&c->bytes_written);
+    s->ops += atomic_load (&c->ops);
+    s->errors += atomic_load (&c->errors);
+  }
   FP_LOCK_SCOPE (&peer->lock);
   fp_addr_format (peer->addr, s->addr);
   memcpy (s->name, peer->name, sizeof s->name);

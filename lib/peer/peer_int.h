@@ -100,6 +100,14 @@ enum peer_stage {
 
 struct peer_record;
 
+/* Transfers of one lane, which alone writes here, with its lock held.  The
+ * space keeps lanes out of each other's cache lines.
+ */
+struct peer_counts {
+  _Atomic uint64_t bytes_read, bytes_written, ops, errors;
+  char space[96];
+};
+
 struct fp_peer {
   struct fp_peers *peers;
   unsigned index;
@@ -177,7 +185,8 @@ struct fp_peer {
   struct fp_copy batch_copies[PEER_BATCH];
   unsigned batch_slot[PEER_BATCH]; /* index in batch, for each copy */
 
-  _Atomic uint64_t extents, bytes_read, bytes_written, ops_done, errors;
+  _Atomic uint64_t extents;
+  struct peer_counts counts[FP_MAX_LANES + 1];
 };
 
 /* How long a volume that stops lets a peer wait for an answer, in ms. */

@@ -49,10 +49,14 @@ fp_peer_renew (struct fp_peer *peer, const struct fp_addr *addr,
   atomic_store (&peer->learn_until_ns, 0);
   atomic_store (&peer->down_ns, 0);
   atomic_store (&peer->told, 0);
-  atomic_store (&peer->bytes_read, 0);
-  atomic_store (&peer->bytes_written, 0);
-  atomic_store (&peer->ops_done, 0);
-  atomic_store (&peer->errors, 0);
+  for (unsigned i = 0; i <= FP_MAX_LANES; i++) {
+    struct peer_counts *c = &peer->counts[i];
+
+    atomic_store (&c->bytes_read, 0);
+    atomic_store (&c->bytes_written, 0);
+    atomic_store (&c->ops, 0);
+    atomic_store (&c->errors, 0);
+  }
   peer_record_renew (peer);
   return 0;
 }

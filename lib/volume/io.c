@@ -40,6 +40,13 @@ counts_of (struct fp_lane *lane)
   return &volume_of (lane)->counts[lane->index];
 }
 
+/* Several threads may use a lane. */
+static inline void
+count (_Atomic uint64_t *counter, uint64_t n)
+{
+  atomic_fetch_add_explicit (counter, n, memory_order_relaxed);
+}
+
 /* Count a read or write that is over.  Return its result. */
 static inline int
 end (struct fp_io_counts *c, enum fp_io_kind kind, uint64_t length,
