@@ -365,13 +365,11 @@ fp_lane_unflushed (struct fp_lane *lane, unsigned s, uint64_t *at)
   return lc->flushed == lc->written ? 0 : lc->written;
 }
 
-void
+bool
 fp_lane_flushed (struct fp_lane *lane, unsigned s, uint64_t mark)
 {
   LANE_LOCK_SCOPE (lane);
-  struct lane_conn *lc = &lane->conns[s];
-
-  lc->flushed = FP_MAX (lc->flushed, mark);
+  return lane->conns[s].flushed >= mark;
 }
 
 void

@@ -125,13 +125,13 @@ struct fp_io *fp_lane_collect (struct fp_lane *lane, uint64_t deadline_ns);
 int fp_lane_write_at (struct fp_lane *lane, const void *buf, uint32_t length,
                       uint64_t at, uint64_t made_ns);
 
-/* Return 0 if the lane has not written to server s since the last flush.  Else
- * return a mark, and set *at to where it wrote.  After a READ at *at, pass the
- * mark to fp_lane_flushed.  Each of two concurrent flushes must make its own
- * READ: neither may answer for the other.
+/* Return 0 if all writes of the lane to server s are placed: on the queue pair
+ * a READ followed, and succeeded.  Else return a mark, and set *at to where
+ * the lane wrote.  fp_lane_flushed returns true once the writes that the mark
+ * is about are placed.
  */
 uint64_t fp_lane_unflushed (struct fp_lane *lane, unsigned s, uint64_t *at);
-void fp_lane_flushed (struct fp_lane *lane, unsigned s, uint64_t mark);
+bool fp_lane_flushed (struct fp_lane *lane, unsigned s, uint64_t mark);
 
 /* Read one byte over each lane's queue pair to each other server, to find
  * broken ones.  Leave out servers without an extent to read.  End early

@@ -5,7 +5,8 @@
  * An acknowledged WRITE is placed before a later READ of the same queue pair
  * is answered.  Nothing orders it against another queue pair (InfiniBand
  * Architecture Specification, 9.5, transaction ordering).  So each queue pair
- * that wrote makes one small READ.
+ * that wrote makes one small READ, all of them at once.  With several copies
+ * they are repeated until none fails.
  */
 
 #include <config.h>
@@ -14,9 +15,11 @@
 
 #include "engine/lane_int.h"
 
+#define AT_ONCE 16u /* READs in flight of one flush; they are on the stack */
+
 /* Return true if entry k is in use on this server. */
 static bool
-is_on (struct fp_engine *e, uint64_t k, unsigned server)
+is_on (const struct fp_engine *e, uint64_t k, unsigned server)
 {
   struct fp_extents *t = e->extents;
 
@@ -40,40 +43,84 @@ lane_place_to_read (struct fp_engine *e, unsigned server, uint64_t *at)
   return false; /* no data that counts is there, or it cannot be read now */
 }
 
-/* Flush this lane's writes to that server.  With several copies, return 0 if
- * the server or its copy has died: other servers have the data.
+/* A READ of one byte that places the writes of a lane at a server. */
+struct placing {
+  struct fp_io io;
+  unsigned char byte;
+  struct fp_lane *lane;
+  unsigned server;
+  uint64_t mark; /* lane.h: fp_lane_unflushed */
+};
+
+/* Return true if the lane has writes to place at p->server, and a place to
+ * read there: *at.
+ */
+static bool
+must_read (struct fp_engine *e, struct placing *p, uint64_t *at)
+{
+  p->mark = fp_lane_unflushed (p->lane, p->server, at);
+  return p->mark != 0 && lane_place_to_read (e, p->server, at);
+}
+
+/* Return 0, the error of a READ, or -EAGAIN: another server has answered, or
+ * none, because the extent was moved or trimmed.
  */
 static int
-flush_queue (struct fp_lane *lane, unsigned server, uint64_t deadline)
+await (struct placing p[], unsigned nr)
 {
-  struct fp_engine *e = fp_lane_engine (lane);
+  int result = 0;
+
+  for (unsigned i = 0; i < nr; i++) {
+    (void) fp_lane_sync_await (p[i].lane, &p[i].io, NULL, FP_NEVER);
+    if (p[i].io.status < 0)
+      result = p[i].io.status;
+    else if (result == 0 &&
+             !fp_lane_flushed (p[i].lane, p[i].server, p[i].mark))
+      result = -EAGAIN;
+  }
+  return result;
+}
+
+/* Flush all queue pairs.  Return as await, after the first READs that failed.
+ */
+static int
+flush_once (struct fp_engine *e)
+{
+  struct placing all[AT_ONCE], *p = all;
   int r = 0;
 
-  for (;;) {
-    uint32_t seen = fp_notifier_count (&e->extents->changes);
-    unsigned char byte;
-    uint64_t at, mark = fp_lane_unflushed (lane, server, &at);
-    bool on;
+  for (unsigned i = 0; i < e->p->lanes; i++)
+    for (unsigned s = 0; s < e->peers->nr; s++) {
+      uint64_t at;
 
-    if (mark == 0 || !lane_place_to_read (e, server, &at))
-      return 0;
-    if (r < 0 && fp_deadline_passed (deadline))
-      return r;
-    r = fp_lane_sync_read (lane, &byte, 1, at);
-    on = is_on (e, at >> e->extents->shift, server);
-    if (r == 0 && on) {
-      fp_lane_flushed (lane, server, mark);
-      return 0;
+      p->lane = e->lanes[i];
+      p->server = s;
+      if (!must_read (e, p, &at))
+        continue;
+      p->io = lane_placing_io (e, &p->byte, 1, at);
+      fp_lane_sync_begin (p->lane, &p->io);
+      if (++p < all + AT_ONCE)
+        continue;
+      r = await (all, AT_ONCE);
+      if (r < 0)
+        return r;
+      p = all;
     }
-    if (r < 0 && !fp_copies_several (e->extents))
-      return r;
-    /* The extent was moved away, and another server may have answered.  Or
-     * the client does not know yet that this server is gone: a change follows.
-     */
-    if (r < 0)
-      (void) fp_notifier_await (&e->extents->changes, seen, deadline);
-    r = -EIO;
-  }
+  return await (all, (unsigned) (p - all));
+}
+
+static bool
+is_flushed (struct fp_engine *e)
+{
+  for (unsigned i = 0; i < e->p->lanes; i++)
+    for (unsigned s = 0; s < e->peers->nr; s++) {
+      struct placing p = { .lane = e->lanes[i], .server = s };
+      uint64_t at;
+
+      if (must_read (e, &p, &at))
+        return false;
+    }
+  return true;
 }
 
 int
@@ -81,18 +128,23 @@ lane_flush_all (struct fp_block *b)
 {
   struct fp_engine *e = fp_engine_of (b);
   uint64_t deadline = fp_deadline_in_ms (e->block.await_ms);
-  int result = 0;
 
   if (fp_lease_is_fenced (e->lease))
     return -EIO;
-  for (unsigned i = 0; i < e->p->lanes; i++) {
-    for (unsigned s = 0; s < e->peers->nr; s++) {
-      int r = flush_queue (e->lanes[i], s, deadline);
+  for (;;) {
+    uint32_t seen = fp_notifier_count (&e->extents->changes);
+    int r = flush_once (e);
 
-      if (r < 0 && fp_deadline_passed (deadline))
-        return r;
-      result = r < 0 ? r : result;
-    }
+    if (r == 0)
+      return 0;
+    if (r != -EAGAIN && !fp_copies_several (e->extents))
+      return r;
+    /* A server does not answer.  If it has died, other servers have the data:
+     * a change follows once this client knows.
+     */
+    if (fp_deadline_passed (deadline))
+      return is_flushed (e) ? 0 : -EIO;
+    if (r != -EAGAIN)
+      (void) fp_notifier_await (&e->extents->changes, seen, deadline);
   }
-  return result;
 }

@@ -51,6 +51,7 @@ struct frag {
   unsigned server;
   uint64_t sent_ns, deadline_ns;
   struct frag *prev, *next; /* list: active, oldest first; or free */
+  uint64_t mark;            /* writes that were sent before it there */
 
   /* For a write to several copies: its first fragment, the head, else NULL.
    * All its fragments share the head's slot.  The head counts those in flight,

@@ -106,6 +106,7 @@ lane_post (struct fp_lane *lane, struct frag *f, struct fp_io *io,
   }
   lane->free[f->kind] = f->next;
   f->watched = false;
+  f->mark = lc->written;
   f->sent_ns = fp_now_ns ();
   f->deadline_ns = f->sent_ns + lane_transfer_ns (lane);
   lane_active_append (lane, f);

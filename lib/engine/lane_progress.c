@@ -203,6 +203,9 @@ frag_done (struct fp_lane *lane, struct frag *f)
       f->op.local != f->user)
     memcpy (f->user, f->op.local, f->op.length);
   lane_active_remove (lane, f);
+  if (status == 0 && f->op.kind == FP_OP_READ)
+    lane->conns[f->server].flushed =
+        FP_MAX (lane->conns[f->server].flushed, f->mark);
   /* However the write ended, it may have landed. */
   if (f->tail != FP_TAIL_NONE)
     lane_tail_done (lane, f);

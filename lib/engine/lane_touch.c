@@ -116,8 +116,7 @@ fp_lane_flush_server (struct fp_lane *lane, unsigned server,
   if (mark == 0)
     return 0;
   touch_begin (&b, lane, server, (uint64_t) (p - t->p) << t->shift, p);
-  if (touch_end (&b) != 0)
-    return -ECONNRESET;
-  fp_lane_flushed (lane, server, mark);
-  return 1;
+  return touch_end (&b) == 0 && fp_lane_flushed (lane, server, mark)
+             ? 1
+             : -ECONNRESET;
 }

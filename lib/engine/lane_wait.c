@@ -382,11 +382,11 @@ fp_lane_write_at (struct fp_lane *lane, const void *buf, uint32_t length,
   return run_sync (lane, &io);
 }
 
-int
-fp_lane_sync_read (struct fp_lane *lane, void *buf, uint32_t length,
-                   uint64_t at)
+struct fp_io
+lane_placing_io (const struct fp_engine *e, void *buf, uint32_t length,
+                 uint64_t at)
 {
-  struct fp_io io = {
+  return (struct fp_io) {
     .kind = FP_IO_READ,
     .length = length,
     .offset = at,
@@ -394,9 +394,16 @@ fp_lane_sync_read (struct fp_lane *lane, void *buf, uint32_t length,
     .forced = true,
     .linear = true,
     /* If this server is away, another copy has the writes in question. */
-    .hasty = fp_copies_several (lane->e->extents),
+    .hasty = fp_copies_several (e->extents),
     .start_ns = fp_now_ns (),
   };
+}
+
+int
+fp_lane_sync_read (struct fp_lane *lane, void *buf, uint32_t length,
+                   uint64_t at)
+{
+  struct fp_io io = lane_placing_io (lane->e, buf, length, at);
 
   return run_sync (lane, &io);
 }
@@ -417,13 +424,16 @@ bool
 fp_lane_sync_await (struct fp_lane *lane, const struct fp_io *io,
                     const uint32_t *seen, uint64_t deadline_ns)
 {
+  const struct lane_wait w = {
+    .is_over = is_done,
+    .arg = io,
+    .deadline_ns = deadline_ns,
+    .seen = seen,
+  };
+
   LANE_LOCK_SCOPE (lane);
-  return lane_await (lane, &(struct lane_wait) {
-                               .is_over = is_done,
-                               .arg = io,
-                               .deadline_ns = deadline_ns,
-                               .seen = seen,
-                           });
+  /* The end of io wakes this thread.  A change does so only if asked. */
+  return seen == NULL ? wait_for (lane, &w) : lane_await (lane, &w);
 }
 
 static bool

@@ -300,9 +300,9 @@ flush (struct fp_check *c)
       if (mark == 0)
         continue;
       begin (c, e->lanes[n], k, FP_IO_READ, &byte, 1);
-      if (await (c, e->lanes[n], (uint8_t) (1u << k)) < 0)
+      if (await (c, e->lanes[n], (uint8_t) (1u << k)) < 0 ||
+          !fp_lane_flushed (e->lanes[n], server, mark))
         return -EAGAIN;
-      fp_lane_flushed (e->lanes[n], server, mark);
     }
   return 0;
 }

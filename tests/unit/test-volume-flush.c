@@ -98,6 +98,20 @@ attach_and_fill (void)
   fill (1);
 }
 
+/* The servers answer no READ, and there is nothing to flush. */
+static void
+nothing_is_read (void)
+{
+  struct flush f;
+
+  for (unsigned s = 0; s < nr_named; s++)
+    fp_fake_server_hold (data (s), true);
+  begin (&f);
+  must_end (&f, TIMEOUT_MS);
+  for (unsigned s = 0; s < nr_named; s++)
+    fp_fake_server_hold (data (s), false);
+}
+
 static void
 test_all_are_read (void **state)
 {
@@ -114,13 +128,66 @@ test_all_are_read (void **state)
     assert_true (fp_fake_server_release (data (s), 0, 0));
     must_end (&f, TIMEOUT_MS);
   }
-  /* Now there is nothing to flush. */
+  nothing_is_read ();
+}
+
+/* No READ of a flush waits for another one. */
+static void
+test_at_once (void **state)
+{
+  struct flush f;
+
+  (void) state;
+  attach_and_fill ();
   for (unsigned s = 0; s < 2; s++)
     fp_fake_server_hold (data (s), true);
   begin (&f);
-  must_end (&f, TIMEOUT_MS);
   for (unsigned s = 0; s < 2; s++)
+    await_held (s);
+  for (unsigned s = 0; s < 2; s++) {
     fp_fake_server_hold (data (s), false);
+    assert_true (fp_fake_server_release (data (s), 0, 0));
+  }
+  must_end (&f, TIMEOUT_MS);
+}
+
+/* There are more queue pairs than READs in flight at once. */
+static void
+test_many_queues (void **state)
+{
+  struct fp_lane *lanes[20];
+  unsigned nr = sizeof lanes / sizeof lanes[0];
+  unsigned char bytes[COPIES_IO] = { 0 };
+  struct fp_volume_params p;
+  struct flush f;
+
+  (void) state;
+  copies_params (&p);
+  p.size = COPIES_SIZE;
+  p.lanes = nr;
+  must (fixture_start (&p));
+  for (unsigned i = 0; i < nr; i++) {
+    lanes[i] = fp_volume_lane_get (v);
+    assert_int_equal (fp_lane_write (lanes[i], bytes, sizeof bytes,
+                                     i % EXTENTS * COPIES_SLAB),
+                      0);
+  }
+  begin (&f);
+  must_end (&f, TIMEOUT_MS);
+  nothing_is_read ();
+  for (unsigned i = 0; i < nr; i++)
+    fp_volume_lane_put (lanes[i]);
+}
+
+/* A read of the front end places earlier writes, too. */
+static void
+test_reads_place (void **state)
+{
+  (void) state;
+  nr_copies = nr_named = 1;
+  attach_and_fill ();
+  assert_int_equal (get (0), 1);
+  nothing_is_read ();
 }
 
 static void
@@ -285,10 +352,11 @@ int
 main (void)
 {
   const struct CMUnitTest tests[] = {
-    TEST (test_all_are_read),      TEST (test_server_dies),
-    TEST (test_server_is_silent),  TEST (test_server_refuses),
-    TEST (test_one_copy),          TEST (test_zero_reads),
-    TEST (test_zero_of_one_reads),
+    TEST (test_all_are_read),   TEST (test_at_once),
+    TEST (test_many_queues),    TEST (test_reads_place),
+    TEST (test_server_dies),    TEST (test_server_is_silent),
+    TEST (test_server_refuses), TEST (test_one_copy),
+    TEST (test_zero_reads),     TEST (test_zero_of_one_reads),
   };
 
   return RUN_TESTS (tests);
