@@ -14,9 +14,10 @@
  *     parked <------------------------------+ (all of the io once more)
  *
  * A pending io that finds no free fragment stays pending: that is the
- * back-pressure.  So does a write whose range is locked.  The holder that lets
- * go raises fp_extents.changes, which wakes every lane.  A parked io is
- * retried when something has changed.  It fails if it cannot go on and its
+ * back-pressure.  So does a write whose range is locked, until the holder
+ * raises fp_extents.changes.  So does a write behind many others, if the lane
+ * also reads.  Reads pass it: a page fault must not wait for all swap-out.  A
+ * parked io is retried after a change.  It fails if it cannot go on and its
  * deadline has passed.  An io in flight is not given up before its transfers
  * completed: its deadline breaks the connection.
  *

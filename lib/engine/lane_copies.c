@@ -134,12 +134,10 @@ enter_all (struct fp_extents *t, uint64_t i, uint8_t in_sync)
   return false;
 }
 
-/* Return how many bytes can go to all copies in one transfer each.  Return 0
- * if too few fragments are free.
- */
-static uint32_t
+/* Set *n to how many bytes can go to all copies in one transfer each. */
+static enum issue
 write_size (struct fp_lane *lane, const struct fp_io *io, uint64_t i,
-            uint8_t in_sync, uint64_t left)
+            uint8_t in_sync, uint64_t left, uint32_t *n)
 {
   struct fp_extents *t = lane->e->extents;
   struct frag *f = lane->free[lane_kind_for (lane, io->buf)];
@@ -147,19 +145,22 @@ write_size (struct fp_lane *lane, const struct fp_io *io, uint64_t i,
   left = FP_MIN (left, (uint64_t) FP_ENGINE_LOCK_MAX);
   for (unsigned c = 0; c < t->copies; c++) {
     struct fp_extent *p = fp_copies_get (t, i, c);
-    struct fp_conn *conn;
+    struct lane_conn *lc;
 
     if (!(in_sync >> c & 1) || p->copy.remote.map != NULL)
       continue;
-    conn = lane->conns[p->copy.server].conn;
-    if (conn == NULL)
+    lc = &lane->conns[p->copy.server];
+    if (lc->conn == NULL)
       continue; /* post_all handles that */
     if (f == NULL)
-      return 0;
-    left = lane_frag_size (lane, f, conn->ops, left);
+      return BLOCKED;
+    left = lane_frag_size (lane, f, lc->conn->ops, left);
+    if (lane_is_paced (lane, lc, io))
+      return PACED;
     f = f->next;
   }
-  return (uint32_t) left;
+  *n = (uint32_t) left;
+  return GO_ON;
 }
 
 /* Write to copy p, which is mapped.  Return -EAGAIN if that does not count and
@@ -321,10 +322,12 @@ write_some (struct fp_lane *lane, struct fp_io *io, uint64_t i,
                ? wait_for_copy (lane, io, i, in_sync)
                : GO_ON; /* look again */
   }
-  n = write_size (lane, io, i, in_sync, left);
-  if (n == 0 || !fp_engine_lock (lane->e, i, in, n)) {
+  why = write_size (lane, io, i, in_sync, left, &n);
+  if (why == GO_ON && !fp_engine_lock (lane->e, i, in, n))
+    why = BLOCKED;
+  if (why != GO_ON) {
     leave_all (t, i, in_sync);
-    return BLOCKED;
+    return why;
   }
   fp_dirty_log_enter (lane->e, i, in, n);
   why = lane_log_dirty (lane, io, i, in_sync, in, n, &kept);

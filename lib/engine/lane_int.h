@@ -30,6 +30,15 @@
 
 #define NR_QUEUES 4 /* one for each transport bit */
 
+/* Bytes of front ends' writes in flight on a connection, unless one io is
+ * longer, while the lane also reads.  A read waits for those that were sent
+ * before it: 21 us at 100 Gb/s.  A link of that speed has 64 KiB under way
+ * during a round trip of 5 us.
+ */
+#define WRITES_AHEAD (256 * 1024)
+/* ns; a lane that has read nothing for so long does not hold writes back */
+#define READS_NS FP_NS_PER_S
+
 /* Each kind has a free list of its own. */
 enum frag_kind {
   FRAG_USUAL, /* for requests */
@@ -84,6 +93,8 @@ struct lane_conn {
   uint64_t flushed;     /* how many of them a READ followed */
   uint64_t flush_at;    /* linear address of the last write */
   unsigned inflight;    /* fragments in flight */
+  uint64_t writing;     /* bytes of writes among them */
+  uint64_t paced;       /* round in which a write had to wait for others */
   uint64_t refused_ns;  /* when a key was first refused here; 0: never */
   bool revoked;         /* the last one broke because a key was refused */
 
@@ -141,6 +152,8 @@ struct fp_lane {
   struct io_list pending, parked, completed;
   unsigned outstanding; /* ios submitted and not yet taken back (async) */
   struct lane_conn *conns;
+  uint64_t round;          /* number of rounds of issue_pending */
+  uint64_t read_ns;        /* when a front end's read was last issued */
   uint64_t next_scan_ns;   /* time of the next scan: lane_scan_by */
   uint64_t sleep_until_ns; /* when the sleeping poller wakes up by itself */
   uint64_t wait_ewma_ns;   /* moving average of waiting times */
@@ -187,18 +200,23 @@ list_push_front (struct io_list *l, struct fp_io *io)
     l->tail = &io->next;
 }
 
+/* Remove and return the io that *at points to. */
+static inline struct fp_io *
+list_take (struct io_list *l, struct fp_io **at)
+{
+  struct fp_io *io = *at;
+
+  *at = io->next;
+  if (io->next == NULL)
+    l->tail = at;
+  io->next = NULL;
+  return io;
+}
+
 static inline struct fp_io *
 list_pop (struct io_list *l)
 {
-  struct fp_io *io = l->head;
-
-  if (io != NULL) {
-    l->head = io->next;
-    if (l->head == NULL)
-      l->tail = &l->head;
-    io->next = NULL;
-  }
-  return io;
+  return l->head == NULL ? NULL : list_take (l, &l->head);
 }
 
 /* Take the lock.  A thread that polls with the lock held lets it go. */
@@ -284,6 +302,11 @@ enum issue {
    * so that the order of requests is kept.
    */
   BLOCKED,
+  /* Enough is being written on a connection.  No other write is issued there
+   * now, but reads are.  The block layer does not order requests that are in
+   * flight at the same time.
+   */
+  PACED,
   PARK,   /* the io waits for a change */
   FAILED, /* io->status is set */
 };
@@ -408,6 +431,20 @@ bool lane_may_ask (struct fp_lane *lane, struct fp_io *io);
 /* Return how much of `left` fits fragment f on transport ops. */
 uint32_t lane_frag_size (const struct fp_lane *lane, const struct frag *f,
                          const struct fp_transport_ops *ops, uint64_t left);
+/* Return true if io, which writes on lc, must wait for others there.  An io
+ * that was begun goes on.
+ */
+static inline bool
+lane_is_paced (const struct fp_lane *lane, struct lane_conn *lc,
+               const struct fp_io *io)
+{
+  if (!io->front || io->issued > 0)
+    return false;
+  if (lc->writing > 0 && lc->writing + io->length > WRITES_AHEAD &&
+      fp_now_ns () < lane->read_ns + READS_NS)
+    lc->paced = lane->round;
+  return lc->paced == lane->round;
+}
 /* Return the memory that f transfers: its slot if ops needs registered memory
  * and f has a slot, else user.
  */

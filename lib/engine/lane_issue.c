@@ -29,6 +29,13 @@
 #define ASK_NS (50 * FP_NS_PER_MS)
 #define EARLY_KICK (16 * 1024) /* bytes; fragments this long go at once */
 
+/* Return true if the engine itself made io, and chose its copy. */
+static bool
+is_internal (const struct fp_io *io)
+{
+  return io->target != NULL || io->migrate || io->forced;
+}
+
 /* Return the next linear address of io.  Set *run to the consecutive bytes
  * there.
  */
@@ -109,6 +116,8 @@ lane_post (struct fp_lane *lane, struct frag *f, struct fp_io *io,
   f->mark = lc->written;
   f->sent_ns = fp_now_ns ();
   f->deadline_ns = f->sent_ns + lane_transfer_ns (lane);
+  if (f->op.kind == FP_OP_READ && !is_internal (io))
+    lane->read_ns = f->sent_ns;
   lane_active_append (lane, f);
   if (io->front)
     lane_scan_for_front (lane, io, f->sent_ns);
@@ -116,6 +125,8 @@ lane_post (struct fp_lane *lane, struct frag *f, struct fp_io *io,
     lc->written++;
     lc->flush_at = at;
   }
+  if (f->op.kind == FP_OP_WRITE)
+    lc->writing += f->op.length;
   lc->inflight++;
   lane->posted[__builtin_ctz (ops->bit)] = true;
   if (f->op.length >= EARLY_KICK)
@@ -150,6 +161,10 @@ send_frag (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
   f->op.length = lane_frag_size (lane, f, ops, left);
   f->op.local = lane_frag_memory (f, ops, f->user);
   if (io->kind == FP_IO_WRITE) {
+    if (lane_is_paced (lane, lc, io)) {
+      *out = PACED;
+      return 0;
+    }
     if (io->target == NULL)
       fp_extent_set_written (t, at >> t->shift, at & (t->extent_size - 1),
                              f->op.length);
@@ -188,13 +203,6 @@ copy_mapped (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
     return GO_ON;
   fp_peer_poke (lane->e->peers->at[p->copy.server]);
   return PARK;
-}
-
-/* Return true if the engine itself made io, and chose its copy. */
-static bool
-is_internal (const struct fp_io *io)
-{
-  return io->target != NULL || io->migrate || io->forced;
 }
 
 enum issue

@@ -215,6 +215,8 @@ frag_done (struct fp_lane *lane, struct frag *f)
   if (head != NULL)
     lane_copy_done (lane, f);
   fp_extent_leave (t, f->extent);
+  if (f->op.kind == FP_OP_WRITE)
+    lane->conns[f->server].writing -= f->op.length;
   lane->conns[f->server].inflight--;
   fp_peer_count (lane->e->peers->at[f->server], lane->index, f->op.kind,
                  f->op.length, status);
@@ -266,18 +268,24 @@ frag_done (struct fp_lane *lane, struct frag *f)
 static void
 issue_pending (struct fp_lane *lane)
 {
-  struct fp_io *io;
+  struct fp_io **at = &lane->pending.head, *io;
+  bool paced = false;
 
+  lane->round++;
   lane->fresh = false;
-  while ((io = lane->pending.head) != NULL) {
+  while ((io = *at) != NULL) {
     enum issue r = lane_issue (lane, io);
 
-    if (r == BLOCKED) {
-      if (io->front)
-        lane_scan_for_front (lane, io, fp_now_ns ());
+    if ((r == BLOCKED || r == PACED) && io->front && !paced)
+      lane_scan_for_front (lane, io, fp_now_ns ());
+    if (r == BLOCKED)
       return;
+    if (r == PACED) {
+      paced = true; /* later ones have more time */
+      at = &io->next;
+      continue;
     }
-    list_pop (&lane->pending);
+    list_take (&lane->pending, at);
     io->queued = false;
     /* A parked io goes on later from where it stood.  Otherwise settle
      * decides, once nothing is in flight.

@@ -16,10 +16,11 @@
 #include "sim/threads.h"
 #include "volume-fixture.h"
 
-#define BUFFERS 8u
-#define BUFFER (64 * 1024u)
+#define BUFFERS 10u
+#define BUFFER (32 * 1024u)
 #define SLOTS 2u
-#define SLOT (32 * 1024u)
+#define SLOT (16 * 1024u)
+#define AHEAD (WRITES_AHEAD / BUFFER) /* writes in flight at once */
 #define TIMEOUT_MS 400u
 
 static struct fp_lane *lane;
@@ -153,7 +154,7 @@ none_is_copied (unsigned nr)
   assert_int_equal (seen, nr);
 }
 
-/* All buffers are in flight at once, though there are only two slots. */
+/* So many buffers are in flight at once, though there are only two slots. */
 static void
 move_all (unsigned copies)
 {
@@ -227,6 +228,78 @@ test_buffers_hedged (void **state)
   assert_int_equal (await (1), 0);
 }
 
+/* Return how many transfers of this kind are in flight. */
+static unsigned
+in_flight (enum fp_op_kind kind)
+{
+  unsigned n = 0;
+
+  LANE_LOCK_SCOPE (lane);
+  for (const struct frag *f = lane->active_head; f != NULL; f = f->next)
+    n += f->op.kind == kind && f->tail == FP_TAIL_NONE;
+  return n;
+}
+
+/* Put writes in flight, and a read.  Only expected ones are sent at once, but
+ * the read is.
+ */
+static void
+write_and_read (unsigned expected)
+{
+  unsigned last = BUFFERS - 1;
+
+  hold (true);
+  for (unsigned i = 0; i < last; i++) {
+    memset (fp_lane_buffer (lane, i), 'a', BUFFER);
+    submit (i, FP_IO_WRITE, i * BUFFER, BUFFER);
+  }
+  assert_null (fp_lane_poll (lane, false));
+  assert_int_equal (in_flight (FP_OP_WRITE), expected);
+  submit (last, FP_IO_READ, 0, BUFFER);
+  assert_null (fp_lane_poll (lane, false));
+  assert_int_equal (in_flight (FP_OP_READ), 1);
+  hold (false);
+  assert_int_equal (await (BUFFERS), 0);
+}
+
+/* A lane that also reads sends few writes at once. */
+static void
+overtake (unsigned copies)
+{
+  unsigned writes = BUFFERS - 1;
+
+  attach (copies, false);
+  /* The first writes also ask for memory, and mark the dirty log. */
+  for (unsigned i = 0; i < writes; i++)
+    submit (i, FP_IO_WRITE, i * BUFFER, BUFFER);
+  assert_int_equal (await (writes), 0);
+
+  assert_true (writes > AHEAD);
+  write_and_read (writes * copies);
+  {
+    LANE_LOCK_SCOPE (lane);
+    assert_true (lane->read_ns > 0);
+    lane->read_ns = FP_NEVER - READS_NS - 1; /* on a slow machine, too */
+  }
+  write_and_read (AHEAD * copies);
+  assert_memory_equal (fp_lane_buffer (lane, writes), fp_lane_buffer (lane, 0),
+                       BUFFER);
+}
+
+static void
+test_reads_overtake (void **state)
+{
+  (void) state;
+  overtake (1);
+}
+
+static void
+test_reads_overtake_two_copies (void **state)
+{
+  (void) state;
+  overtake (2);
+}
+
 static uint32_t
 below (unsigned *seed, uint32_t n)
 {
@@ -235,15 +308,14 @@ below (unsigned *seed, uint32_t n)
 }
 
 /* Read and write any place and length, with buffers and other memory, while a
- * server goes and comes back.
+ * server goes and comes back.  paced: write so much that writes wait.
  */
 static void
-test_any (void **state)
+any (bool paced)
 {
   unsigned seed = fixture_seed ();
   unsigned char *mine = malloc (BUFFER);
 
-  (void) state;
   assert_non_null (mine);
   attach (2, false);
   memset (shadow, 0, sizeof shadow);
@@ -257,8 +329,10 @@ test_any (void **state)
       await_whole ();
     }
     for (unsigned i = 0; i <= BUFFERS; i++) {
-      enum fp_io_kind kind = below (&seed, 2) ? FP_IO_READ : FP_IO_WRITE;
-      uint32_t length = 1 + below (&seed, BUFFER);
+      enum fp_io_kind kind =
+          below (&seed, paced ? 16 : 2) ? FP_IO_WRITE : FP_IO_READ;
+      uint32_t length =
+          paced ? BUFFER - below (&seed, 512) : 1 + below (&seed, BUFFER);
       uint64_t offset = i * part + below (&seed, part - length + 1);
 
       memset (i < BUFFERS ? fp_lane_buffer (lane, i) : mine,
@@ -284,6 +358,20 @@ test_any (void **state)
     assert_int_equal (bare, lane->nr_bare);
   }
   free (mine);
+}
+
+static void
+test_any (void **state)
+{
+  (void) state;
+  any (false);
+}
+
+static void
+test_any_paced (void **state)
+{
+  (void) state;
+  any (true);
 }
 
 /* Put a read in flight, and sleep.  Check that nothing wakes the front end. */
@@ -616,7 +704,10 @@ main (void)
     TEST (test_buffers),
     TEST (test_buffers_two_copies),
     TEST (test_buffers_hedged),
+    TEST (test_reads_overtake),
+    TEST (test_reads_overtake_two_copies),
     TEST (test_any),
+    TEST (test_any_paced),
     TEST (test_sleep),
     TEST (test_beside_reader),
     TEST (test_late),
