@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Compare swap on /dev/nbdX of 'farpage attach' over RDMA with swap on NVMe-oF
-# over RDMA (nvmet-rdma on a brd disk). Both use the same RDMA device, with both
+# Compare swap on the device of 'farpage attach' over RDMA with swap on NVMe-oF
+# over RDMA (nvmet-rdma on a brd disk). FRONT=ublk (default nbd) chooses the
+# front end. Both use the same RDMA device, with both
 # ends on this machine. A program in a cgroup of 512 MiB fills 768 MiB, verifies
 # them, and touches pages at random. Rounds are interleaved. Print the median of
 # the ratios of the total times. The script loads modules and makes swap, so run
 # it in a guest:
 #
-#   tests/vm/run --net rxe -m 4096 -t 1800 -M "nbd nvmet-rdma nvme-rdma" \
+#   tests/vm/run --net rxe -m 4096 -t 1800 -M "nvmet-rdma nvme-rdma" \
 #       BUILD/run tests/bench/swap-vs-nvmeof.sh 10.0.0.1 BUILD/tests/vm/hog \
 #       [ROUNDS [LIMIT [TOUCHED [RANDOM]]]]
 
@@ -21,18 +22,15 @@ rounds=${3:-5}
 limit=${4:-512}
 touched=${5:-768}
 random=${6:-4000}
+front=${FRONT:-nbd}
 trap 'swapoff -a || :; nvmeof_end' EXIT
 
-modprobe nbd max_part=0
 nvmeof_up "$addr" "$touched"
 mkswap "$nvme_device" >"$tmp/mkswap" 2>&1 || { cat "$tmp/mkswap" >&2; exit 1; }
 
 start test -s "$tmp/addr" -- farpage-memserver --size $(((touched + 127) / 64 * 64))M --slab 64M --insecure --listen "$addr:0" \
     --address-file "$tmp/addr"
-nbd=$(farpage attach --swap server="$(head -n 1 "$tmp/addr")" \
-    size="${touched}M" transport=rdma 2>"$tmp/attach") ||
-    { cat "$tmp/attach" >&2; exit 1; }
-nbd=$(echo "$nbd" | grep -o '/dev/nbd[0-9]*' | head -n 1)
+farpage_attach --swap size="${touched}M"
 
 cg=/sys/fs/cgroup/swap-bench
 echo +memory >/sys/fs/cgroup/cgroup.subtree_control
@@ -56,19 +54,19 @@ swap ()
     jq -n "$now - $began"
 }
 
-printf '%-5s %12s %12s\n' round 'nvme: s' 'nbd: s'
+printf '%-5s %12s %12s\n' round 'nvme: s' "$front: s"
 for ((i = 1; i <= rounds; i++)); do
     swapon "$nvme_device"
     theirs=$(swap nvme)
     swapoff "$nvme_device"
-    farpage swapon --single-copy "$nbd" >"$tmp/swapon"
-    ours=$(swap nbd)
-    farpage swapoff "$nbd" >"$tmp/swapoff"
+    farpage swapon --single-copy "$device" >"$tmp/swapon"
+    ours=$(swap farpage)
+    farpage swapoff "$device" >"$tmp/swapoff"
     printf '%-5s %12.1f %12.1f\n' "$i" "$theirs" "$ours"
-    jq -n "$theirs / $ours" >>"$tmp/ratios"
-    for who in nvme nbd; do
+    jq -n "$ours / $theirs" >>"$tmp/ratios"
+    for who in nvme farpage; do
         grep -E '^(fill|verify|random|fault)' "$tmp/$who" | sed "s/^/  $who: /"
     done
 done
-printf 'time of nvme-rdma / time of nbd, swap of %s MiB in %s: %.2f (goal: at least 1)\n' \
-    "$touched" "$limit" "$(median "$tmp/ratios")"
+printf 'time of %s / time of nvme-rdma, swap of %s MiB in %s: %.2f (goal for ublk: at most 1)\n' \
+    "$front" "$touched" "$limit" "$(median "$tmp/ratios")"
