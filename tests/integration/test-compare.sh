@@ -42,19 +42,37 @@ fi
 [ -z "$(ls -A "$TMPDIR")" ] || fail "left: $(ls -A "$TMPDIR")"
 if pgrep -f "farpage-memserver .*$TMPDIR" >/dev/null; then fail "a server is left"; fi
 
+# farpage alone: its layers, and a donor that dies.
+"$compare" --own --out "$tmp/own" --rounds 1 --seconds 0.3 --size 64 2>"$tmp/err" >"$tmp/said" ||
+    { cat "$tmp/err"; fail "compare --own failed"; }
+jq -e '.own | (.layers | length > 4) and .death.died < .death.back and .death.back < .death.whole
+    and .death.longest_ms > 0 and ([.death.writes[][1]] | add > 100)
+    and ([.death.one_copy[][1]] | max > 0)' "$tmp/own/results.json" >"$tmp/jq" ||
+    fail "the death of a donor: $(jq -c '.own.death | del(.writes)' "$tmp/own/results.json")"
+printf '%s\n' '1 write-1M 99' '1 read 2048' '2 read 4096' >"$tmp/rates"
+"$compare" --own --donors "$tmp/rates" --out "$tmp/donors" || fail "no report of donors"
+
 # Results of several runs and kinds become one report.
 mkdir "$tmp/swap"
 jq '.kind = "swap" | .io = [] | .swap = [
     {peer: "x", program: "touch and verify", local_percent: 100, seconds: 1},
     {peer: "x", program: "touch and verify", local_percent: 50, seconds: 2,
-     mean: 3, p50: 2, p99: 9},
-    {peer: "x", program: "sort", local_percent: 25, note: "no end within 3 s"}]' \
+     samples: 1000, mean: 3, p50: 2, p99: 9},
+    {peer: "x", program: "touch and verify", local_percent: 25, note: "no end within 3 s",
+     over: 3},
+    {peer: "x", program: "sort", local_percent: 100, seconds: 4},
+    {peer: "x", program: "sort", local_percent: 25, seconds: 10, samples: 999, mean: 3, p50: 2,
+     p99: 9}]' \
     "$tmp/out/results.json" >"$tmp/swap/results.json"
 "$compare" --report "$tmp/out/results.json" "$tmp/out/results.json" "$tmp/swap/results.json" \
+    "$tmp/own/results.json" "$tmp/donors/results.json" \
     --note 'read this first' --out "$tmp/one" || fail "no report of several runs"
 jq -e '.io | length == 24' "$tmp/one/sockets.json" >"$tmp/jq" || fail "rounds are lost"
-for line in 'read this first' '| x | touch and verify | 50 % | 2.0 | 3/2/9 |' \
-    '| x | sort | 25 % | no end within 3 s |  |'; do
+# The slow-down is against the same program with all its memory. 1000 samples
+# have a p99, and 999 do not.
+for line in 'read this first' '| 2 | read | 4.0 |' '| 64 MiB | ' '| x | touch and verify | 50 % | 2.0 | 2.00 | 1000 | 3 | 2 | 9 |' \
+    '| x | touch and verify | 25 % | no end within 3 s | over 3.00 |  |  |  |  |' \
+    '| x | sort | 25 % | 10.0 | 2.50 | 999 | 3 | 2 |  |'; do
     grep -qF "$line" "$tmp/one/report.md" || fail "not in the report: $line"
 done
 "$compare-all" --help | grep -q '^Usage: compare-all ' || fail "compare-all: no help"

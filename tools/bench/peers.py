@@ -263,23 +263,24 @@ class FarpageTcp2(FarpageTcp):
 
 
 class FarpageDevice(Farpage):
-    """/dev/nbdX of farpage attach."""
+    """The device of farpage attach: /dev/nbdX."""
     device = True
+    front, module = "nbd", "nbd"
 
     def up(self):
-        need_module("nbd")
+        need_module(self.module)
         if self.transport == "rdma" and not self.setup.address:
             raise Unavailable("no RDMA device (--address)")
-        self.nbd = None
+        self.attached = None
         addresses = self.servers()
-        said = call("farpage", "attach", *self.params(addresses))
-        self.nbd = next(w for w in said.split() if w.startswith("/dev/nbd")).rstrip(":")
-        return self.nbd
+        said = call("farpage", "attach", "--front", self.front, *self.params(addresses))
+        self.attached = re.search(r"/dev/(nbd|ublkb)\d+", said).group()
+        return self.attached
 
     def down(self):
-        if getattr(self, "nbd", None):
-            call("farpage", "detach", self.nbd)
-            self.nbd = None
+        if getattr(self, "attached", None):
+            call("farpage", "detach", self.attached)
+            self.attached = None
         super().down()
 
 
@@ -305,6 +306,27 @@ class FarpageDeviceTcp2(FarpageDeviceTcp):
 
 class FarpageDeviceShm(FarpageDevice):
     name = "farpage shm, /dev/nbdX"
+    transport = "shm"
+
+
+class FarpageUblk(FarpageDevice):
+    """The same through ublk: /dev/ublkbX."""
+    client = ("farpage-ublk",)
+    front, module = "ublk", "ublk_drv"
+
+
+class FarpageUblkRdma(FarpageUblk):
+    name = "farpage rdma, /dev/ublkbX"
+    transport = "rdma"
+
+
+class FarpageUblkTcp(FarpageUblk):
+    name = "farpage tcp, /dev/ublkbX"
+    transport = "tcp"
+
+
+class FarpageUblkShm(FarpageUblk):
+    name = "farpage shm, /dev/ublkbX"
     transport = "shm"
 
 
@@ -520,4 +542,4 @@ class NvmeTcp(Nvmeof):
 ALL = (NbdkitMemoryUnix, NbdkitMemoryTcp, NbdServer, FarpageShm, FarpageShm2, FarpageTcp,
        FarpageTcp2, Brd, Zram, Disk, NvmeRdma, NvmeTcp, Iser, NbdClient, NbdServerClient,
        FarpageDeviceShm, FarpageDeviceTcp, FarpageDeviceTcp2, FarpageDeviceRdma,
-       FarpageDeviceRdma2)
+       FarpageDeviceRdma2, FarpageUblkShm, FarpageUblkTcp, FarpageUblkRdma)
