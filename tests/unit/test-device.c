@@ -58,6 +58,12 @@ test_kernels (void **state)
   assert_null (ublk_kernel_defect ("6.17.0-1016-azure"));
   assert_null (ublk_kernel_defect ("6.12.117+deb12-amd64"));
   assert_null (ublk_kernel_defect (""));
+  assert_true (ublk_kernel_is_tried ("6.12.117+deb12-amd64"));
+  assert_true (ublk_kernel_is_tried ("7.0.1"));
+  assert_false (ublk_kernel_is_tried ("6.1.0-41-amd64"));
+  assert_false (ublk_kernel_is_tried ("5.15.0"));
+  assert_false (ublk_kernel_is_tried ("6.18.5-arch1-1"));
+  assert_false (ublk_kernel_is_tried (""));
 }
 
 int

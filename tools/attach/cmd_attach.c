@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +26,7 @@
 #include "tools/attach/attachment.h"
 #include "tools/attach/supervisor.h"
 #include "tools/attach/syslog_sink.h"
+#include "tools/attach/ublk_control.h"
 #include "tools/common/commands.h"
 #include "tools/common/device.h"
 #include "tools/common/program.h"
@@ -443,13 +445,27 @@ load_module (const struct front *front)
   (void) run_program_within (said, sizeof said, argv, MODPROBE_MS);
 }
 
+/* Return the front end that "auto" means here. */
+static const struct front *
+best_front (void)
+{
+  struct utsname name;
+  struct ublk_control c;
+  struct fp_error error;
+
+  if (uname (&name) == -1 || !ublk_kernel_is_tried (name.release))
+    return &front_nbd;
+  load_module (&front_ublk);
+  if (ublk_control_open (&c, &error) < 0)
+    return &front_nbd;
+  ublk_control_close (&c);
+  return &front_ublk;
+}
+
 /* Choose the front end: the device's name says it, or --front. */
 static int
 check_front (struct options *o)
 {
-  struct ublk_control c;
-  struct fp_error error;
-
   if (o->st.index != -1) {
     const struct front *named = front_of (o->st.index);
 
@@ -458,13 +474,8 @@ check_front (struct options *o)
                         "--front and --device contradict each other");
     o->front = named;
   }
-  if (o->front == NULL) {
-    o->front = &front_nbd;
-    if (ublk_control_open (&c, &error) == 0) {
-      o->front = &front_ublk;
-      ublk_control_close (&c);
-    }
-  }
+  if (o->front == NULL)
+    o->front = best_front ();
   return EXIT_SUCCESS;
 }
 

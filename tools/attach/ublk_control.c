@@ -49,6 +49,16 @@ ublk_kernel_defect (const char *release)
   return NULL;
 }
 
+bool
+ublk_kernel_is_tried (const char *release)
+{
+  int major, minor;
+
+  return sscanf (release, "%d.%d", &major, &minor) == 2 &&
+         (major > 6 || (major == 6 && minor >= 12)) &&
+         ublk_kernel_defect (release) == NULL;
+}
+
 static int
 submit (struct ublk_control *c, unsigned op, int index, uint64_t data,
         void *buf, uint16_t length)

@@ -102,4 +102,9 @@ int ublk_recover_end (struct ublk_control *c, struct ublk_device *d,
 /* Return NULL, or why the driver of this kernel release must not be used. */
 const char *ublk_kernel_defect (const char *release);
 
+/* Return true for Linux 6.12 and later without a defect: 'auto' uses ublk
+ * there.  docs/SWAP.md has what was tried.
+ */
+bool ublk_kernel_is_tried (const char *release);
+
 #endif /* FARPAGE_UBLK_CONTROL_H */

@@ -25,7 +25,8 @@ compose (struct plan *p, const struct borrow_swap *b, struct fp_error *error)
     return r;
   fp_format_size_exact (p->choice.size, size);
   fprintf (f, "size = %s\ncopies = %u\n", size, p->choice.copies);
-  fprintf (f, "volume =\nswap = yes\npriority = %ld\n", b->priority);
+  fprintf (f, "volume =\nfront = auto\nswap = yes\npriority = %ld\n",
+           b->priority);
   if (b->plan.single_copy)
     fputs ("single-copy = yes\n", f);
   if (b->discard)
