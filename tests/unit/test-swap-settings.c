@@ -100,7 +100,7 @@ raised_and_put_back (void **state)
   struct fp_error error;
 
   (void) state;
-  assert_int_equal (swap_settings_raise (&done, root, &error), 0);
+  assert_int_equal (swap_settings_raise (&done, 2, root, &error), 0);
   assert_int_equal (done.nr, 1);
   assert_string_equal (done.of[0].name, "vm.min_free_kbytes");
   assert_int_equal (done.of[0].from, 4096);
@@ -108,7 +108,7 @@ raised_and_put_back (void **state)
   assert_int_equal (get (RESERVE), done.of[0].to);
 
   /* With a second device nothing is raised again, and nothing is forgotten. */
-  assert_int_equal (swap_settings_raise (&done, root, &error), 0);
+  assert_int_equal (swap_settings_raise (&done, 2, root, &error), 0);
   assert_int_equal (done.nr, 0);
 
   assert_int_equal (swap_settings_restore (&done, root, &error), 0);
@@ -120,6 +120,24 @@ raised_and_put_back (void **state)
   assert_int_equal (done.nr, 0);
 }
 
+/* Each connection needs some, up to a part of the memory. */
+static void
+for_connections (void **state)
+{
+  struct swap_changes done;
+  struct fp_error error;
+
+  (void) state;
+  assert_int_equal (swap_settings_raise (&done, 1, root, &error), 0);
+  assert_int_equal (get (RESERVE), 32768);
+  assert_int_equal (swap_settings_raise (&done, 3, root, &error), 0);
+  assert_int_equal (get (RESERVE), 49152);
+  assert_int_equal (swap_settings_raise (&done, 64, root, &error), 0);
+  assert_int_equal (get (RESERVE), 524288 / 6);
+  assert_int_equal (swap_settings_restore (&done, root, &error), 0);
+  assert_int_equal (get (RESERVE), 4096);
+}
+
 /* A setting that is high enough is left alone, now and afterwards. */
 static void
 never_lowered (void **state)
@@ -129,7 +147,7 @@ never_lowered (void **state)
 
   (void) state;
   put (RESERVE, "90000\n");
-  assert_int_equal (swap_settings_raise (&done, root, &error), 0);
+  assert_int_equal (swap_settings_raise (&done, 2, root, &error), 0);
   assert_int_equal (done.nr, 0);
   assert_int_equal (get (RESERVE), 90000);
   assert_int_equal (swap_settings_restore (&done, root, &error), 0);
@@ -144,7 +162,7 @@ changed_by_others (void **state)
   struct fp_error error;
 
   (void) state;
-  assert_int_equal (swap_settings_raise (&done, root, &error), 0);
+  assert_int_equal (swap_settings_raise (&done, 2, root, &error), 0);
   put (RESERVE, "30000\n");
   assert_int_equal (swap_settings_restore (&done, root, &error), 0);
   assert_int_equal (done.nr, 0);
@@ -160,9 +178,9 @@ raised_again (void **state)
   struct fp_error error;
 
   (void) state;
-  assert_int_equal (swap_settings_raise (&done, root, &error), 0);
+  assert_int_equal (swap_settings_raise (&done, 2, root, &error), 0);
   put (RESERVE, "8192\n");
-  assert_int_equal (swap_settings_raise (&done, root, &error), 0);
+  assert_int_equal (swap_settings_raise (&done, 2, root, &error), 0);
   assert_int_equal (done.of[0].from, 8192);
   assert_int_equal (swap_settings_restore (&done, root, &error), 0);
   assert_int_equal (get (RESERVE), 4096);
@@ -176,7 +194,7 @@ strange_record (void **state)
   struct fp_error error;
 
   (void) state;
-  assert_int_equal (swap_settings_raise (&done, root, &error), 0);
+  assert_int_equal (swap_settings_raise (&done, 2, root, &error), 0);
   put (RECORD, "vm.overcommit_memory 1 0\nrubbish\n");
   assert_int_equal (swap_settings_restore (&done, root, &error), 0);
   assert_int_equal (done.nr, 0);
@@ -191,7 +209,7 @@ never_too_much (void **state)
 
   (void) state;
   put ("/proc/meminfo", "MemTotal:       67108864 kB\n");
-  assert_int_equal (swap_settings_raise (&done, root, &error), 0);
+  assert_int_equal (swap_settings_raise (&done, 2, root, &error), 0);
   assert_int_equal (get (RESERVE), 65536);
 }
 
@@ -203,7 +221,7 @@ refused (void **state)
 
   (void) state;
   put (RESERVE, "many\n");
-  assert_int_equal (swap_settings_raise (&done, root, &error), -EPROTO);
+  assert_int_equal (swap_settings_raise (&done, 2, root, &error), -EPROTO);
   assert_non_null (strstr (error.text, "min_free_kbytes"));
   assert_int_equal (done.nr, 0);
 }
@@ -213,6 +231,7 @@ main (void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown (raised_and_put_back, setup, teardown),
+    cmocka_unit_test_setup_teardown (for_connections, setup, teardown),
     cmocka_unit_test_setup_teardown (never_lowered, setup, teardown),
     cmocka_unit_test_setup_teardown (changed_by_others, setup, teardown),
     cmocka_unit_test_setup_teardown (raised_again, setup, teardown),

@@ -141,16 +141,35 @@ make_swap (char *device)
   return EXIT_SUCCESS;
 }
 
+/* Return how many connections the devices have that are swapped to, and st. */
+static unsigned
+connections_of_swap (const struct state *st)
+{
+  unsigned n = st->connections;
+  struct swap_area area;
+  struct fp_error error;
+  struct state other;
+
+  for (int i = state_next (-1); i >= 0; i = state_next (i)) {
+    if (i == st->index || device_swap (i, &area, NULL) < 0 || !area.active ||
+        state_load (&other, i, &error) < 0)
+      continue;
+    n += other.connections;
+    state_clear (&other);
+  }
+  return n;
+}
+
 /* Raise the kernel's settings.  If that fails, swap still works, but not as
  * well under pressure.
  */
 static void
-raise_settings (void)
+raise_settings (const struct state *st)
 {
   struct swap_changes done;
   struct fp_error error;
 
-  if (swap_settings_raise (&done, "", &error) < 0)
+  if (swap_settings_raise (&done, connections_of_swap (st), "", &error) < 0)
     fprintf (stderr, "farpage: swapon: %s\n", error.text);
   for (size_t i = 0; i < done.nr; i++)
     printf ("%s: %" PRIu64 ", was %" PRIu64 "\n", done.of[i].name,
@@ -197,7 +216,7 @@ swap_on (struct state *st, const struct options *o)
              " it may stall when memory is very short\n",
              front_of (st->index)->program);
   if (!o->keep_settings)
-    raise_settings ();
+    raise_settings (st);
 
   if (o->priority >= 0)
     flags |= SWAP_FLAG_PREFER | (int) ((o->priority << SWAP_FLAG_PRIO_SHIFT) &

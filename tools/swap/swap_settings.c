@@ -30,16 +30,28 @@
  */
 #define RESERVE_PART 16
 #define RESERVE_MOST_KIB (64 * 1024)
+/* Reserve this much for each connection if that is more, but at most that
+ * fraction.  A request of 1 MiB is in the socket of NBD, and again in that of
+ * TCP.  Linux 6.1 lets tasks of real-time priority use a quarter of the
+ * reserve (mm/page_alloc.c).
+ */
+#define CONNECTION_KIB (16 * 1024)
+#define CONNECTIONS_PART 6
 
 static uint64_t
-least_reserve (uint64_t memory_kib)
+least_reserve (uint64_t memory_kib, unsigned connections)
 {
-  return FP_MIN (memory_kib / RESERVE_PART, (uint64_t) RESERVE_MOST_KIB);
+  uint64_t base, flight;
+
+  base = FP_MIN (memory_kib / RESERVE_PART, (uint64_t) RESERVE_MOST_KIB);
+  flight = FP_MIN (memory_kib / CONNECTIONS_PART,
+                   (uint64_t) CONNECTION_KIB * connections);
+  return FP_MAX (base, flight);
 }
 
 static const struct {
   const char *name, *file;
-  uint64_t (*least) (uint64_t memory_kib);
+  uint64_t (*least) (uint64_t memory_kib, unsigned connections);
 } wanted[] = {
   { "vm.min_free_kbytes", "/proc/sys/vm/min_free_kbytes", least_reserve },
 };
@@ -172,9 +184,9 @@ find (struct swap_changes *record, const char *name)
 
 static int
 raise_one (struct swap_changes *done, struct swap_changes *record, size_t i,
-           uint64_t memory_kib, const char *root, struct fp_error *error)
+           uint64_t least, const char *root, struct fp_error *error)
 {
-  struct swap_change c = { .to = wanted[i].least (memory_kib) }, *before;
+  struct swap_change c = { .to = least }, *before;
   int r;
 
   snprintf (c.name, sizeof c.name, "%s", wanted[i].name);
@@ -200,8 +212,8 @@ raise_one (struct swap_changes *done, struct swap_changes *record, size_t i,
 }
 
 int
-swap_settings_raise (struct swap_changes *done, const char *root,
-                     struct fp_error *error)
+swap_settings_raise (struct swap_changes *done, unsigned connections,
+                     const char *root, struct fp_error *error)
 {
   FP_CLEANUP (fp_closep) int fd = -1;
   struct swap_changes record;
@@ -216,7 +228,8 @@ swap_settings_raise (struct swap_changes *done, const char *root,
     return r;
   load (&record, root);
   for (size_t i = 0; i < NR_WANTED && r == 0; i++)
-    r = raise_one (done, &record, i, memory_kib, root, error);
+    r = raise_one (done, &record, i, wanted[i].least (memory_kib, connections),
+                   root, error);
   return r;
 }
 

@@ -37,12 +37,13 @@ struct swap_changes {
   size_t nr;
 };
 
-/* Raise values that are too low; done lists them.  root is put before /proc
- * and /run; it is "" except in tests.  On an error, values that were raised
- * stay so, and are in done and in the file.
+/* Raise values that are too low; done lists them.  connections: of NBD, or
+ * queues of ublk, of all devices that are swapped to.  root is put before
+ * /proc and /run; it is "" except in tests.  On an error, values that were
+ * raised stay so, and are in done and in the file.
  */
-int swap_settings_raise (struct swap_changes *done, const char *root,
-                         struct fp_error *error);
+int swap_settings_raise (struct swap_changes *done, unsigned connections,
+                         const char *root, struct fp_error *error);
 
 /* Return true if a device of ours is swapped to. */
 bool swap_settings_needed (void);
