@@ -172,21 +172,34 @@ compare_double (const void *a, const void *b)
 }
 
 static void
-print_latency (double *us, size_t n)
+print_latency (const char *name, double *us, size_t n)
 {
   double sum = 0;
 
   if (n == 0) {
-    printf ("fault latency: no major fault\n");
+    printf ("%s: no major fault\n", name);
     return;
   }
   qsort (us, n, sizeof *us, compare_double);
   for (size_t i = 0; i < n; i++)
     sum += us[i];
-  printf ("fault latency: %zu faults, mean %.0f us, p50 %.0f, p90 %.0f, "
-          "p99 %.0f, p99.9 %.0f, max %.0f\n",
-          n, sum / (double) n, us[n / 2], us[n * 9 / 10], us[n * 99 / 100],
-          us[n * 999 / 1000], us[n - 1]);
+  printf ("%s: %zu faults, mean %.0f us, p50 %.0f, p90 %.0f, p99 %.0f, "
+          "p99.9 %.0f, max %.0f\n",
+          name, n, sum / (double) n, us[n / 2], us[n * 9 / 10],
+          us[n * 99 / 100], us[n * 999 / 1000], us[n - 1]);
+}
+
+/* Read a page.  If that is a major fault, add its time to us[*n]. */
+static void
+touch (const uint64_t *page, double *us, size_t *n)
+{
+  long faults_before = major_faults ();
+  double t = now ();
+
+  (void) *(const volatile uint64_t *) page;
+  t = now () - t;
+  if (major_faults () > faults_before)
+    us[(*n)++] = t * 1e6;
 }
 
 /* Touch pages at random.  Each of them is checked and rewritten, so that the
@@ -203,42 +216,46 @@ touch_at_random (uint8_t *memory, uint8_t *generation, uint64_t pages,
   for (uint64_t i = 0; i < touches; i++) {
     uint64_t number;
     uint64_t *page;
-    long faults_before;
-    double t;
 
     x = mix (x);
     number = x % pages;
     page = (uint64_t *) (memory + number * PAGE);
-    faults_before = major_faults ();
-    t = now ();
-    (void) *(volatile uint64_t *) page;
-    t = now () - t;
-    if (major_faults () > faults_before)
-      us[n++] = t * 1e6;
+    touch (page, us, &n);
     if (!page_is_right (page, number, generation[number]))
       complain (number, bad++);
     generation[number]++;
     page_fill (page, number, generation[number]);
   }
   print_phase ("random touches", &start);
-  print_latency (us, n);
+  print_latency ("fault latency", us, n);
   return bad;
 }
 
-/* Check all pages, or only those that touch_at_random has written. */
+/* Check all pages, or only those that touch_at_random has written.  us is NULL
+ * or has room for one latency a page.
+ */
 static uint64_t
 verify (const uint8_t *memory, const uint8_t *generation, uint64_t pages,
-        bool only_touched, const char *name)
+        bool only_touched, const char *name, double *us)
 {
   struct sample start = sample_now ();
   uint64_t bad = 0;
+  size_t n = 0;
 
-  for (uint64_t i = 0; i < pages; i++)
-    if ((generation[i] > 0 || !only_touched) &&
-        !page_is_right ((const uint64_t *) (memory + i * PAGE), i,
-                        generation[i]))
+  for (uint64_t i = 0; i < pages; i++) {
+    const uint64_t *page = (const uint64_t *) (memory + i * PAGE);
+
+    if (generation[i] == 0 && only_touched)
+      continue;
+    if (us != NULL)
+      touch (page, us, &n);
+    if (!page_is_right (page, i, generation[i]))
       complain (i, bad++);
+  }
   print_phase (name, &start);
+  /* One page after the other: the kernel reads several for a fault. */
+  if (us != NULL)
+    print_latency ("latency of faults in order", us, n);
   return bad;
 }
 
@@ -273,22 +290,23 @@ run (uint64_t mib, uint64_t touches, uint64_t seed, bool corrupt, bool once)
   uint8_t *memory = map (pages * PAGE);
   /* Written before memory gets short, so it needs no memory later. */
   uint8_t *generation = map (pages);
-  double *us = map ((touches + 1) * sizeof *us);
+  uint64_t most = touches > pages ? touches : pages;
+  double *us = map ((most + 1) * sizeof *us);
 
   /* Have one fault for each page, or the latencies mean nothing. */
   if (madvise (memory, pages * PAGE, MADV_NOHUGEPAGE) == -1)
     fprintf (stderr, "hog: madvise: %s\n", strerror (errno));
   memset (generation, 0, pages);
-  memset (us, 0, (touches + 1) * sizeof *us);
+  memset (us, 0, (most + 1) * sizeof *us);
 
   salt = mix (seed);
   fill_all (memory, pages);
   if (corrupt)
     memory[pages / 2 * PAGE + PAGE - 1] ^= 1;
-  bad = verify (memory, generation, pages, false, "verify");
+  bad = verify (memory, generation, pages, false, "verify", us);
   if (touches > 0) {
     bad += touch_at_random (memory, generation, pages, touches, seed, us);
-    bad += verify (memory, generation, pages, once, "verify again");
+    bad += verify (memory, generation, pages, once, "verify again", NULL);
   }
   printf ("%" PRIu64 " MiB, %" PRIu64 " touches, seed %" PRIu64 ": %" PRIu64
           " bad checks, %s\n",
