@@ -66,7 +66,7 @@ class Mirror(peers.FarpageTcp2):
 
 
 def series(log, began):
-    """Return fio's log of latencies as (second, writes, longest us) for each bin.
+    """Return fio's log of latencies as (second, writes, longest ns) for each bin.
     A write belongs to the bin in which it ended."""
     bins = {}
     with open(log, encoding="ascii") as f:
@@ -76,6 +76,11 @@ def series(log, began):
             bins[int((at / 1000 - began) * 1000 // BIN_MS)] = (n + 1, max(longest, ns))
     last = max(bins)
     return [(i * BIN_MS / 1000, *bins.get(i, (0, 0))) for i in range(last)]
+
+
+def longest(points, first, last):
+    """Return the longest write, in ms, that ended between two times."""
+    return round(max(ns for t, _, ns in points if first <= t + BIN_MS / 1000 and t <= last) / 1e6, 1)
 
 
 def measure(setup, quiet, say):
@@ -109,7 +114,7 @@ def run(mirror, uri, quiet, say):
             watch.end()
     points = series(f"{log}_lat.1.log", began)
     return {"bin_ms": BIN_MS, "mib": mirror.setup.mib, "writes": points,
-            "longest_ms": round(max(p[2] for p in points) / 1e6, 1),
+            "longest_ms": longest(points, events["died"] - began, events["back"] - began),
             "one_copy": [(round(t - began, 3), n) for t, n in watch.points],
             **{k: round(t - began, 3) for k, t in events.items()}}
 

@@ -317,7 +317,7 @@ def donors_plot(rates, directory):
 
 
 def own_plots(run, directory):
-    own = run["own"]
+    own = run.get("own", {})
     if "death" in own:
         yield death_plot(own["death"], directory)
     for key in OWN_RUNS:
@@ -329,7 +329,7 @@ def own_plots(run, directory):
 
 
 def own_tables(run):
-    own = run["own"]
+    own = run.get("own", {})
     for key in filter(own.get, OWN_RUNS):
         yield f"Layer by layer, {OWN_RUNS[key]}", table(
             ["layer", "op", "size", "depth", "IOPS", "mean us", "donor's CPU, ms/GiB"],
