@@ -93,6 +93,17 @@ teardown (void **state)
   return system (command);
 }
 
+static int
+raise_for (struct swap_changes *done, unsigned connections, unsigned queues,
+           struct fp_error *error)
+{
+  const struct swap_paths paths = { .nbd_connections = connections,
+                                    .ublk_queues = queues };
+
+  done->nr = 0;
+  return swap_settings_raise (done, &paths, root, error);
+}
+
 static void
 raised_and_put_back (void **state)
 {
@@ -100,7 +111,7 @@ raised_and_put_back (void **state)
   struct fp_error error;
 
   (void) state;
-  assert_int_equal (swap_settings_raise (&done, 2, root, &error), 0);
+  assert_int_equal (raise_for (&done, 2, 0, &error), 0);
   assert_int_equal (done.nr, 1);
   assert_string_equal (done.of[0].name, "vm.min_free_kbytes");
   assert_int_equal (done.of[0].from, 4096);
@@ -108,7 +119,7 @@ raised_and_put_back (void **state)
   assert_int_equal (get (RESERVE), done.of[0].to);
 
   /* With a second device nothing is raised again, and nothing is forgotten. */
-  assert_int_equal (swap_settings_raise (&done, 2, root, &error), 0);
+  assert_int_equal (raise_for (&done, 2, 0, &error), 0);
   assert_int_equal (done.nr, 0);
 
   assert_int_equal (swap_settings_restore (&done, root, &error), 0);
@@ -128,11 +139,13 @@ for_connections (void **state)
   struct fp_error error;
 
   (void) state;
-  assert_int_equal (swap_settings_raise (&done, 1, root, &error), 0);
+  assert_int_equal (raise_for (&done, 1, 0, &error), 0);
   assert_int_equal (get (RESERVE), 32768);
-  assert_int_equal (swap_settings_raise (&done, 3, root, &error), 0);
+  assert_int_equal (raise_for (&done, 3, 0, &error), 0);
   assert_int_equal (get (RESERVE), 49152);
-  assert_int_equal (swap_settings_raise (&done, 64, root, &error), 0);
+  assert_int_equal (raise_for (&done, 3, 1, &error), 0);
+  assert_int_equal (get (RESERVE), 57344);
+  assert_int_equal (raise_for (&done, 64, 0, &error), 0);
   assert_int_equal (get (RESERVE), 524288 / 6);
   assert_int_equal (swap_settings_restore (&done, root, &error), 0);
   assert_int_equal (get (RESERVE), 4096);
@@ -147,7 +160,7 @@ never_lowered (void **state)
 
   (void) state;
   put (RESERVE, "90000\n");
-  assert_int_equal (swap_settings_raise (&done, 2, root, &error), 0);
+  assert_int_equal (raise_for (&done, 2, 0, &error), 0);
   assert_int_equal (done.nr, 0);
   assert_int_equal (get (RESERVE), 90000);
   assert_int_equal (swap_settings_restore (&done, root, &error), 0);
@@ -162,7 +175,7 @@ changed_by_others (void **state)
   struct fp_error error;
 
   (void) state;
-  assert_int_equal (swap_settings_raise (&done, 2, root, &error), 0);
+  assert_int_equal (raise_for (&done, 2, 0, &error), 0);
   put (RESERVE, "30000\n");
   assert_int_equal (swap_settings_restore (&done, root, &error), 0);
   assert_int_equal (done.nr, 0);
@@ -170,7 +183,7 @@ changed_by_others (void **state)
   assert_false (exists (RECORD));
 }
 
-/* The value found first is put back, even after two raises. */
+/* A value that the administrator set between two raises is put back. */
 static void
 raised_again (void **state)
 {
@@ -178,10 +191,29 @@ raised_again (void **state)
   struct fp_error error;
 
   (void) state;
-  assert_int_equal (swap_settings_raise (&done, 2, root, &error), 0);
+  assert_int_equal (raise_for (&done, 2, 0, &error), 0);
   put (RESERVE, "8192\n");
-  assert_int_equal (swap_settings_raise (&done, 2, root, &error), 0);
+  assert_int_equal (raise_for (&done, 2, 0, &error), 0);
   assert_int_equal (done.of[0].from, 8192);
+  assert_int_equal (swap_settings_restore (&done, root, &error), 0);
+  assert_int_equal (get (RESERVE), 8192);
+}
+
+/* The value found first is put back, however often one was set. */
+static void
+raised_twice (void **state)
+{
+  const struct swap_paths paths = { .nbd_connections = 3 };
+  struct swap_changes done;
+  struct fp_error error;
+
+  (void) state;
+  assert_int_equal (raise_for (&done, 0, 0, &error), 0);
+  assert_int_equal (get (RESERVE), 32768);
+  assert_int_equal (swap_settings_raise (&done, &paths, root, &error), 0);
+  assert_int_equal (done.nr, 1);
+  assert_int_equal (done.of[0].from, 4096);
+  assert_int_equal (done.of[0].to, 49152);
   assert_int_equal (swap_settings_restore (&done, root, &error), 0);
   assert_int_equal (get (RESERVE), 4096);
 }
@@ -194,7 +226,7 @@ strange_record (void **state)
   struct fp_error error;
 
   (void) state;
-  assert_int_equal (swap_settings_raise (&done, 2, root, &error), 0);
+  assert_int_equal (raise_for (&done, 2, 0, &error), 0);
   put (RECORD, "vm.overcommit_memory 1 0\nrubbish\n");
   assert_int_equal (swap_settings_restore (&done, root, &error), 0);
   assert_int_equal (done.nr, 0);
@@ -209,8 +241,10 @@ never_too_much (void **state)
 
   (void) state;
   put ("/proc/meminfo", "MemTotal:       67108864 kB\n");
-  assert_int_equal (swap_settings_raise (&done, 2, root, &error), 0);
+  assert_int_equal (raise_for (&done, 2, 0, &error), 0);
   assert_int_equal (get (RESERVE), 65536);
+  assert_int_equal (raise_for (&done, 64, 64, &error), 0);
+  assert_int_equal (get (RESERVE), 262144);
 }
 
 static void
@@ -221,7 +255,7 @@ refused (void **state)
 
   (void) state;
   put (RESERVE, "many\n");
-  assert_int_equal (swap_settings_raise (&done, 2, root, &error), -EPROTO);
+  assert_int_equal (raise_for (&done, 2, 0, &error), -EPROTO);
   assert_non_null (strstr (error.text, "min_free_kbytes"));
   assert_int_equal (done.nr, 0);
 }
@@ -235,6 +269,7 @@ main (void)
     cmocka_unit_test_setup_teardown (never_lowered, setup, teardown),
     cmocka_unit_test_setup_teardown (changed_by_others, setup, teardown),
     cmocka_unit_test_setup_teardown (raised_again, setup, teardown),
+    cmocka_unit_test_setup_teardown (raised_twice, setup, teardown),
     cmocka_unit_test_setup_teardown (strange_record, setup, teardown),
     cmocka_unit_test_setup_teardown (never_too_much, setup, teardown),
     cmocka_unit_test_setup_teardown (refused, setup, teardown),

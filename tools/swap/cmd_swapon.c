@@ -141,39 +141,55 @@ make_swap (char *device)
   return EXIT_SUCCESS;
 }
 
-/* Return how many connections the devices have that are swapped to, and st. */
-static unsigned
-connections_of_swap (const struct state *st)
+static void
+add_paths (struct swap_paths *paths, const struct state *st)
 {
-  unsigned n = st->connections;
+  if (device_is_ublk (st->index))
+    paths->ublk_queues += st->connections;
+  else
+    paths->nbd_connections += st->connections;
+}
+
+/* Return the paths of all devices that are swapped to. */
+static struct swap_paths
+paths_of_swap (void)
+{
+  struct swap_paths paths = { 0 };
   struct swap_area area;
   struct fp_error error;
   struct state other;
 
   for (int i = state_next (-1); i >= 0; i = state_next (i)) {
-    if (i == st->index || device_swap (i, &area, NULL) < 0 || !area.active ||
+    if (device_swap (i, &area, NULL) < 0 || !area.active ||
         state_load (&other, i, &error) < 0)
       continue;
-    n += other.connections;
+    add_paths (&paths, &other);
     state_clear (&other);
   }
-  return n;
+  return paths;
 }
 
-/* Raise the kernel's settings.  If that fails, swap still works, but not as
- * well under pressure.
+/* Raise the kernel's settings for the devices that are swapped to.  If that
+ * fails, swap still works, but not as well under pressure.
  */
-static void
-raise_settings (const struct state *st)
+static bool
+raise_settings (struct swap_changes *done)
 {
-  struct swap_changes done;
+  struct swap_paths paths = paths_of_swap ();
   struct fp_error error;
 
-  if (swap_settings_raise (&done, connections_of_swap (st), "", &error) < 0)
-    fprintf (stderr, "farpage: swapon: %s\n", error.text);
-  for (size_t i = 0; i < done.nr; i++)
-    printf ("%s: %" PRIu64 ", was %" PRIu64 "\n", done.of[i].name,
-            done.of[i].to, done.of[i].from);
+  if (swap_settings_raise (done, &paths, "", &error) == 0)
+    return true;
+  fprintf (stderr, "farpage: swapon: %s\n", error.text);
+  return false;
+}
+
+static void
+print_settings (const struct swap_changes *done)
+{
+  for (size_t i = 0; i < done->nr; i++)
+    printf ("%s: %" PRIu64 ", was %" PRIu64 "\n", done->of[i].name,
+            done->of[i].to, done->of[i].from);
 }
 
 struct options {
@@ -191,6 +207,8 @@ swap_on (struct state *st, const struct options *o)
   struct device_name path = device_path (st->index);
   char *device = path.s;
   char size[FP_SIZE_STR_MAX], marker[FRONT_PROC_MARKER_MAX];
+  struct swap_changes done = { .nr = 0 };
+  bool raised;
   int flags = 0, status;
   struct swap_area area;
   struct fp_error error;
@@ -215,8 +233,7 @@ swap_on (struct state *st, const struct options *o)
              "farpage: swapon: %s got no real-time priority:"
              " it may stall when memory is very short\n",
              front_of (st->index)->program);
-  if (!o->keep_settings)
-    raise_settings (st);
+  raised = !o->keep_settings && raise_settings (&done);
 
   if (o->priority >= 0)
     flags |= SWAP_FLAG_PREFER | (int) ((o->priority << SWAP_FLAG_PRIO_SHIFT) &
@@ -225,11 +242,18 @@ swap_on (struct state *st, const struct options *o)
     flags |= SWAP_FLAG_DISCARD | SWAP_FLAG_DISCARD_PAGES;
   if (swapon (device, flags) == -1) {
     status = say_error ("swapon: %s: %s", device, strerror (errno));
+    print_settings (&done);
     restore_swap_settings ("swapon");
     if (!st->swap)
       (void) front_proc_set_swap (st->nbdkit, marker, false); /* undo */
     return status;
   }
+  /* Reserve for this device only now, when pages can go there.  Before, the
+   * OOM killer might have to make room for it.
+   */
+  if (raised)
+    (void) raise_settings (&done);
+  print_settings (&done);
   if (device_swap (st->index, &area, NULL) < 0 || !area.active)
     return say_error ("swapon: %s is not in /proc/swaps", device);
   fp_format_size (area.size, size);

@@ -30,28 +30,33 @@
  */
 #define RESERVE_PART 16
 #define RESERVE_MOST_KIB (64 * 1024)
-/* Reserve this much for each connection if that is more, but at most that
- * fraction.  A request of 1 MiB is in the socket of NBD, and again in that of
- * TCP.  Linux 6.1 lets tasks of real-time priority use a quarter of the
- * reserve (mm/page_alloc.c).
+/* Reserve this much for each path if that is more, but at most that fraction,
+ * and at most the kernel's own choice (calculate_min_free_kbytes in
+ * mm/page_alloc.c).  A request of 1 MiB is in the socket of NBD, and again in
+ * that of TCP.  Linux 6.1 lets tasks of real-time priority use a quarter of
+ * the reserve (mm/page_alloc.c).  A request of ublk is 128 KiB, and in no
+ * socket of NBD.
  */
-#define CONNECTION_KIB (16 * 1024)
-#define CONNECTIONS_PART 6
+#define NBD_CONNECTION_KIB (16 * 1024)
+#define UBLK_QUEUE_KIB (8 * 1024)
+#define PATHS_PART 6
+#define PATHS_MOST_KIB (256 * 1024)
 
 static uint64_t
-least_reserve (uint64_t memory_kib, unsigned connections)
+least_reserve (uint64_t memory_kib, const struct swap_paths *paths)
 {
   uint64_t base, flight;
 
   base = FP_MIN (memory_kib / RESERVE_PART, (uint64_t) RESERVE_MOST_KIB);
-  flight = FP_MIN (memory_kib / CONNECTIONS_PART,
-                   (uint64_t) CONNECTION_KIB * connections);
-  return FP_MAX (base, flight);
+  flight = (uint64_t) NBD_CONNECTION_KIB * paths->nbd_connections +
+           (uint64_t) UBLK_QUEUE_KIB * paths->ublk_queues;
+  flight = FP_MIN (flight, (uint64_t) PATHS_MOST_KIB);
+  return FP_MAX (base, FP_MIN (flight, memory_kib / PATHS_PART));
 }
 
 static const struct {
   const char *name, *file;
-  uint64_t (*least) (uint64_t memory_kib, unsigned connections);
+  uint64_t (*least) (uint64_t memory_kib, const struct swap_paths *paths);
 } wanted[] = {
   { "vm.min_free_kbytes", "/proc/sys/vm/min_free_kbytes", least_reserve },
 };
@@ -186,7 +191,7 @@ static int
 raise_one (struct swap_changes *done, struct swap_changes *record, size_t i,
            uint64_t least, const char *root, struct fp_error *error)
 {
-  struct swap_change c = { .to = least }, *before;
+  struct swap_change c = { .to = least }, *before, *told;
   int r;
 
   snprintf (c.name, sizeof c.name, "%s", wanted[i].name);
@@ -201,18 +206,27 @@ raise_one (struct swap_changes *done, struct swap_changes *record, size_t i,
   before = find (record, c.name);
   if (before == NULL)
     record->of[record->nr++] = c;
-  else
+  else {
+    /* Put back what the administrator has set meanwhile. */
+    if (c.from != before->to)
+      before->from = c.from;
     before->to = c.to;
+  }
   r = save (record, root, error);
   if (r == 0)
     r = write_value (c.to, root, wanted[i].file, error);
-  if (r == 0)
+  if (r < 0)
+    return r;
+  told = find (done, c.name);
+  if (told == NULL)
     done->of[done->nr++] = c;
-  return r;
+  else
+    told->to = c.to;
+  return 0;
 }
 
 int
-swap_settings_raise (struct swap_changes *done, unsigned connections,
+swap_settings_raise (struct swap_changes *done, const struct swap_paths *paths,
                      const char *root, struct fp_error *error)
 {
   FP_CLEANUP (fp_closep) int fd = -1;
@@ -220,7 +234,6 @@ swap_settings_raise (struct swap_changes *done, unsigned connections,
   uint64_t memory_kib;
   int r;
 
-  done->nr = 0;
   r = read_memory (&memory_kib, root, error);
   if (r == 0)
     r = lock (&fd, root, error);
@@ -228,8 +241,8 @@ swap_settings_raise (struct swap_changes *done, unsigned connections,
     return r;
   load (&record, root);
   for (size_t i = 0; i < NR_WANTED && r == 0; i++)
-    r = raise_one (done, &record, i, wanted[i].least (memory_kib, connections),
-                   root, error);
+    r = raise_one (done, &record, i, wanted[i].least (memory_kib, paths), root,
+                   error);
   return r;
 }
 

@@ -37,13 +37,19 @@ struct swap_changes {
   size_t nr;
 };
 
-/* Raise values that are too low; done lists them.  connections: of NBD, or
- * queues of ublk, of all devices that are swapped to.  root is put before
- * /proc and /run; it is "" except in tests.  On an error, values that were
- * raised stay so, and are in done and in the file.
+/* The ways on which pages leave this host, of all devices that are swapped to.
  */
-int swap_settings_raise (struct swap_changes *done, unsigned connections,
-                         const char *root, struct fp_error *error);
+struct swap_paths {
+  unsigned nbd_connections, ublk_queues;
+};
+
+/* Raise values that are too low, and add the changes to done.  root is put
+ * before /proc and /run; it is "" except in tests.  On an error, values that
+ * were raised stay so, and are in done and in the file.
+ */
+int swap_settings_raise (struct swap_changes *done,
+                         const struct swap_paths *paths, const char *root,
+                         struct fp_error *error);
 
 /* Return true if a device of ours is swapped to. */
 bool swap_settings_needed (void);
