@@ -53,8 +53,13 @@ jq -e '.own | (.layers | length > 4) and .death.died < .death.back and .death.ba
 status=0
 "$compare" --own --donors /dev/null --out "$tmp/none" >"$tmp/said" 2>"$tmp/err" || status=$?
 [ $status = 1 ] || fail "no rates: status $status"
-grep -q 'farpage alone: FAILED' "$tmp/none/report.md" || fail "what failed is not in the report"
-printf '%s\n' '1 write-1M 99' '1 read 2048' '2 read 4096' >"$tmp/rates"
+grep -q 'farpage alone, donors: FAILED' "$tmp/none/report.md" || fail "what failed is not in the report"
+printf '%s\n' '1 write-1M 99' '1 read 2048' '2 read 4096' \
+    '4 read 9' {1,2}' write 99' >"$tmp/rates"
+status=0
+"$compare" --own --donors "$tmp/rates" --out "$tmp/few" >"$tmp/said" 2>"$tmp/err" || status=$?
+[ $status = 1 ] || fail "rates of 4 donors are missing: status $status"
+echo '4 write 8' >>"$tmp/rates"
 "$compare" --own --donors "$tmp/rates" --out "$tmp/donors" || fail "no report of donors"
 
 # Results of several runs and kinds become one report.

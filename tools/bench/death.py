@@ -79,8 +79,9 @@ def series(log, began):
 
 
 def longest(points, first, last):
-    """Return the longest write, in ms, that ended between two times."""
-    return round(max(ns for t, _, ns in points if first <= t + BIN_MS / 1000 and t <= last) / 1e6, 1)
+    """Return the longest write, in ms, that was under way between two times."""
+    return round(max(ns for t, _, ns in points
+                     if first <= t + BIN_MS / 1000 and t - ns / 1e9 <= last) / 1e6, 1)
 
 
 def measure(setup, quiet, say):
@@ -106,6 +107,8 @@ def run(mirror, uri, quiet, say):
                            "--log_unix_epoch=1"], stdout=subprocess.DEVNULL) as fio:
         try:
             events = act(mirror, watch, quiet, say)
+            if fio.poll() is not None:
+                raise RuntimeError(f"death of a donor: the writes ended, status {fio.returncode}")
         finally:
             fio.send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
