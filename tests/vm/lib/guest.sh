@@ -23,6 +23,7 @@ vm_klog_bad+='|hard LOCKUP|refcount_t:|KASAN|UBSAN|Kernel panic'
 # prints where all of them are, and ends the guest long before its timeout.
 vm_parameters='console=ttyS0 loglevel=5 panic=-1 mitigations=off tsc=reliable'
 vm_parameters+=' softlockup_all_cpu_backtrace=1 softlockup_panic=1'
+vm_parameters+=${FARPAGE_VM_PARAMETERS:+" $FARPAGE_VM_PARAMETERS"}
 
 vm_options_help ()
 {
@@ -62,6 +63,8 @@ Environment:
                       icount: the guest's clock counts instructions, a
                       nanosecond each, whatever the host does. One processor,
                       whatever --cpus says; not in run-pair
+  FARPAGE_VM_PARAMETERS
+                      more parameters of the kernel, such as idle=poll
   FARPAGE_VM_THREADS  multi (default) or single: emulate all processors of a
                       guest by one thread. Slower, but QEMU before 8.1 does not
                       break a kernel that patches itself
