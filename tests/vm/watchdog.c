@@ -49,7 +49,7 @@
 
 struct counters {
   uint64_t in, out, faults, major, oom_kills, stalls; /* /proc/vmstat */
-  uint64_t free_kib, available_kib;                   /* /proc/meminfo */
+  uint64_t free_kib, available_kib, writing_kib;      /* /proc/meminfo */
   uint64_t waited_us;                                 /* PSI, full, total */
   uint64_t drops; /* packets, for lack of memory */
 };
@@ -149,6 +149,7 @@ sample (void)
   s = read_all (fd_meminfo);
   c.free_kib = number_of (s, "MemFree:");
   c.available_kib = number_of (s, "MemAvailable:");
+  c.writing_kib = number_of (s, "Writeback:");
   full = strstr (read_all (fd_psi), "full ");
   full = full == NULL ? NULL : strstr (full, "total=");
   c.waited_us = full == NULL ? 0 : strtoull (full + 6, NULL, 10);
@@ -166,11 +167,11 @@ print_sample (const struct counters *c, int64_t ms)
 
   printf ("watchdog: %4" PRId64 " s: out %" PRIu64 " in %" PRIu64
           " major %" PRIu64 " free %" PRIu64 " available %" PRIu64
-          " MiB, waiting %.0f %%, direct reclaim %" PRIu64 ", dropped %" PRIu64
-          "\n",
+          " writing %" PRIu64 " MiB, waiting %.0f %%, direct reclaim %" PRIu64
+          ", dropped %" PRIu64 "\n",
           ms / 1000, c->out - last.out, c->in - last.in, c->major - last.major,
-          c->free_kib / 1024, c->available_kib / 1024, s,
-          c->stalls - last.stalls, c->drops);
+          c->free_kib / 1024, c->available_kib / 1024, c->writing_kib / 1024,
+          s, c->stalls - last.stalls, c->drops);
 }
 
 static void *
