@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-swap-settings.c - raise kernel settings, and put them back. */
+/* test-swap-settings.c - change kernel settings, and put them back. */
 
 #include "unit.h"
 
@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "tools/swap/swap_settings.h"
 
+#define BOOST "/proc/sys/vm/watermark_boost_factor"
 #define RESERVE "/proc/sys/vm/min_free_kbytes"
 #define RECORD "/run/farpage/swap-settings"
 
@@ -93,17 +94,6 @@ teardown (void **state)
   return system (command);
 }
 
-static int
-raise_for (struct swap_changes *done, unsigned connections, unsigned queues,
-           struct fp_error *error)
-{
-  const struct swap_paths paths = { .nbd_connections = connections,
-                                    .ublk_queues = queues };
-
-  done->nr = 0;
-  return swap_settings_raise (done, &paths, root, error);
-}
-
 static void
 raised_and_put_back (void **state)
 {
@@ -111,7 +101,7 @@ raised_and_put_back (void **state)
   struct fp_error error;
 
   (void) state;
-  assert_int_equal (raise_for (&done, 2, 0, &error), 0);
+  assert_int_equal (swap_settings_set (&done, root, &error), 0);
   assert_int_equal (done.nr, 1);
   assert_string_equal (done.of[0].name, "vm.min_free_kbytes");
   assert_int_equal (done.of[0].from, 4096);
@@ -119,7 +109,7 @@ raised_and_put_back (void **state)
   assert_int_equal (get (RESERVE), done.of[0].to);
 
   /* With a second device nothing is raised again, and nothing is forgotten. */
-  assert_int_equal (raise_for (&done, 2, 0, &error), 0);
+  assert_int_equal (swap_settings_set (&done, root, &error), 0);
   assert_int_equal (done.nr, 0);
 
   assert_int_equal (swap_settings_restore (&done, root, &error), 0);
@@ -131,24 +121,32 @@ raised_and_put_back (void **state)
   assert_int_equal (done.nr, 0);
 }
 
-/* Each connection needs some, up to a part of the memory. */
+/* The boost is switched off before the reserve is set, and both are put back.
+ */
 static void
-for_connections (void **state)
+no_boost (void **state)
 {
   struct swap_changes done;
   struct fp_error error;
 
   (void) state;
-  assert_int_equal (raise_for (&done, 1, 0, &error), 0);
+  put (BOOST, "15000\n");
+  assert_int_equal (swap_settings_set (&done, root, &error), 0);
+  assert_int_equal (done.nr, 2);
+  assert_string_equal (done.of[0].name, "vm.watermark_boost_factor");
+  assert_int_equal (done.of[0].from, 15000);
+  assert_int_equal (get (BOOST), 0);
   assert_int_equal (get (RESERVE), 32768);
-  assert_int_equal (raise_for (&done, 3, 0, &error), 0);
-  assert_int_equal (get (RESERVE), 49152);
-  assert_int_equal (raise_for (&done, 3, 1, &error), 0);
-  assert_int_equal (get (RESERVE), 57344);
-  assert_int_equal (raise_for (&done, 64, 0, &error), 0);
-  assert_int_equal (get (RESERVE), 524288 / 6);
   assert_int_equal (swap_settings_restore (&done, root, &error), 0);
+  assert_int_equal (done.nr, 2);
+  assert_int_equal (get (BOOST), 15000);
   assert_int_equal (get (RESERVE), 4096);
+
+  put (BOOST, "0\n");
+  assert_int_equal (swap_settings_set (&done, root, &error), 0);
+  assert_int_equal (done.nr, 1);
+  assert_int_equal (swap_settings_restore (&done, root, &error), 0);
+  assert_int_equal (get (BOOST), 0);
 }
 
 /* A setting that is high enough is left alone, now and afterwards. */
@@ -160,7 +158,7 @@ never_lowered (void **state)
 
   (void) state;
   put (RESERVE, "90000\n");
-  assert_int_equal (raise_for (&done, 2, 0, &error), 0);
+  assert_int_equal (swap_settings_set (&done, root, &error), 0);
   assert_int_equal (done.nr, 0);
   assert_int_equal (get (RESERVE), 90000);
   assert_int_equal (swap_settings_restore (&done, root, &error), 0);
@@ -175,7 +173,7 @@ changed_by_others (void **state)
   struct fp_error error;
 
   (void) state;
-  assert_int_equal (raise_for (&done, 2, 0, &error), 0);
+  assert_int_equal (swap_settings_set (&done, root, &error), 0);
   put (RESERVE, "30000\n");
   assert_int_equal (swap_settings_restore (&done, root, &error), 0);
   assert_int_equal (done.nr, 0);
@@ -191,31 +189,12 @@ raised_again (void **state)
   struct fp_error error;
 
   (void) state;
-  assert_int_equal (raise_for (&done, 2, 0, &error), 0);
+  assert_int_equal (swap_settings_set (&done, root, &error), 0);
   put (RESERVE, "8192\n");
-  assert_int_equal (raise_for (&done, 2, 0, &error), 0);
+  assert_int_equal (swap_settings_set (&done, root, &error), 0);
   assert_int_equal (done.of[0].from, 8192);
   assert_int_equal (swap_settings_restore (&done, root, &error), 0);
   assert_int_equal (get (RESERVE), 8192);
-}
-
-/* The value found first is put back, however often one was set. */
-static void
-raised_twice (void **state)
-{
-  const struct swap_paths paths = { .nbd_connections = 3 };
-  struct swap_changes done;
-  struct fp_error error;
-
-  (void) state;
-  assert_int_equal (raise_for (&done, 0, 0, &error), 0);
-  assert_int_equal (get (RESERVE), 32768);
-  assert_int_equal (swap_settings_raise (&done, &paths, root, &error), 0);
-  assert_int_equal (done.nr, 1);
-  assert_int_equal (done.of[0].from, 4096);
-  assert_int_equal (done.of[0].to, 49152);
-  assert_int_equal (swap_settings_restore (&done, root, &error), 0);
-  assert_int_equal (get (RESERVE), 4096);
 }
 
 /* A line in the record that is not ours leads to no write. */
@@ -226,7 +205,7 @@ strange_record (void **state)
   struct fp_error error;
 
   (void) state;
-  assert_int_equal (raise_for (&done, 2, 0, &error), 0);
+  assert_int_equal (swap_settings_set (&done, root, &error), 0);
   put (RECORD, "vm.overcommit_memory 1 0\nrubbish\n");
   assert_int_equal (swap_settings_restore (&done, root, &error), 0);
   assert_int_equal (done.nr, 0);
@@ -241,10 +220,8 @@ never_too_much (void **state)
 
   (void) state;
   put ("/proc/meminfo", "MemTotal:       67108864 kB\n");
-  assert_int_equal (raise_for (&done, 2, 0, &error), 0);
+  assert_int_equal (swap_settings_set (&done, root, &error), 0);
   assert_int_equal (get (RESERVE), 65536);
-  assert_int_equal (raise_for (&done, 64, 64, &error), 0);
-  assert_int_equal (get (RESERVE), 262144);
 }
 
 static void
@@ -255,7 +232,7 @@ refused (void **state)
 
   (void) state;
   put (RESERVE, "many\n");
-  assert_int_equal (raise_for (&done, 2, 0, &error), -EPROTO);
+  assert_int_equal (swap_settings_set (&done, root, &error), -EPROTO);
   assert_non_null (strstr (error.text, "min_free_kbytes"));
   assert_int_equal (done.nr, 0);
 }
@@ -265,11 +242,10 @@ main (void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown (raised_and_put_back, setup, teardown),
-    cmocka_unit_test_setup_teardown (for_connections, setup, teardown),
+    cmocka_unit_test_setup_teardown (no_boost, setup, teardown),
     cmocka_unit_test_setup_teardown (never_lowered, setup, teardown),
     cmocka_unit_test_setup_teardown (changed_by_others, setup, teardown),
     cmocka_unit_test_setup_teardown (raised_again, setup, teardown),
-    cmocka_unit_test_setup_teardown (raised_twice, setup, teardown),
     cmocka_unit_test_setup_teardown (strange_record, setup, teardown),
     cmocka_unit_test_setup_teardown (never_too_much, setup, teardown),
     cmocka_unit_test_setup_teardown (refused, setup, teardown),

@@ -142,49 +142,6 @@ make_swap (char *device)
 }
 
 static void
-add_paths (struct swap_paths *paths, const struct state *st)
-{
-  if (device_is_ublk (st->index))
-    paths->ublk_queues += st->connections;
-  else
-    paths->nbd_connections += st->connections;
-}
-
-/* Return the paths of all devices that are swapped to. */
-static struct swap_paths
-paths_of_swap (void)
-{
-  struct swap_paths paths = { 0 };
-  struct swap_area area;
-  struct fp_error error;
-  struct state other;
-
-  for (int i = state_next (-1); i >= 0; i = state_next (i)) {
-    if (device_swap (i, &area, NULL) < 0 || !area.active ||
-        state_load (&other, i, &error) < 0)
-      continue;
-    add_paths (&paths, &other);
-    state_clear (&other);
-  }
-  return paths;
-}
-
-/* Raise the kernel's settings for the devices that are swapped to.  If that
- * fails, swap still works, but not as well under pressure.
- */
-static bool
-raise_settings (struct swap_changes *done)
-{
-  struct swap_paths paths = paths_of_swap ();
-  struct fp_error error;
-
-  if (swap_settings_raise (done, &paths, "", &error) == 0)
-    return true;
-  fprintf (stderr, "farpage: swapon: %s\n", error.text);
-  return false;
-}
-
-static void
 print_settings (const struct swap_changes *done)
 {
   for (size_t i = 0; i < done->nr; i++)
@@ -208,7 +165,6 @@ swap_on (struct state *st, const struct options *o)
   char *device = path.s;
   char size[FP_SIZE_STR_MAX], marker[FRONT_PROC_MARKER_MAX];
   struct swap_changes done = { .nr = 0 };
-  bool raised;
   int flags = 0, status;
   struct swap_area area;
   struct fp_error error;
@@ -233,7 +189,9 @@ swap_on (struct state *st, const struct options *o)
              "farpage: swapon: %s got no real-time priority:"
              " it may stall when memory is very short\n",
              front_of (st->index)->program);
-  raised = !o->keep_settings && raise_settings (&done);
+  /* Without them swap works, but not as well under pressure. */
+  if (!o->keep_settings && swap_settings_set (&done, "", &error) < 0)
+    fprintf (stderr, "farpage: swapon: %s\n", error.text);
 
   if (o->priority >= 0)
     flags |= SWAP_FLAG_PREFER | (int) ((o->priority << SWAP_FLAG_PRIO_SHIFT) &
@@ -248,11 +206,6 @@ swap_on (struct state *st, const struct options *o)
       (void) front_proc_set_swap (st->nbdkit, marker, false); /* undo */
     return status;
   }
-  /* Reserve for this device only now, when pages can go there.  Before, the
-   * OOM killer might have to make room for it.
-   */
-  if (raised)
-    (void) raise_settings (&done);
   print_settings (&done);
   if (device_swap (st->index, &area, NULL) < 0 || !area.active)
     return say_error ("swapon: %s is not in /proc/swaps", device);

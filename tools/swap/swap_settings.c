@@ -30,35 +30,36 @@
  */
 #define RESERVE_PART 16
 #define RESERVE_MOST_KIB (64 * 1024)
-/* Reserve this much for each path if that is more, but at most that fraction,
- * and at most the kernel's own choice (calculate_min_free_kbytes in
- * mm/page_alloc.c).  A request of 1 MiB is in the socket of NBD, and again in
- * that of TCP.  Linux 6.1 lets tasks of real-time priority use a quarter of
- * the reserve (mm/page_alloc.c).  A request of ublk is 128 KiB, and in no
- * socket of NBD.
- */
-#define NBD_CONNECTION_KIB (16 * 1024)
-#define UBLK_QUEUE_KIB (8 * 1024)
-#define PATHS_PART 6
-#define PATHS_MOST_KIB (256 * 1024)
 
 static uint64_t
-least_reserve (uint64_t memory_kib, const struct swap_paths *paths)
+least_reserve (uint64_t memory_kib)
 {
-  uint64_t base, flight;
-
-  base = FP_MIN (memory_kib / RESERVE_PART, (uint64_t) RESERVE_MOST_KIB);
-  flight = (uint64_t) NBD_CONNECTION_KIB * paths->nbd_connections +
-           (uint64_t) UBLK_QUEUE_KIB * paths->ublk_queues;
-  flight = FP_MIN (flight, (uint64_t) PATHS_MOST_KIB);
-  return FP_MAX (base, FP_MIN (flight, memory_kib / PATHS_PART));
+  return FP_MIN (memory_kib / RESERVE_PART, (uint64_t) RESERVE_MOST_KIB);
 }
 
+/* When memory becomes fragmented, the kernel raises its watermarks, the lowest
+ * one too (boost_watermark in mm/page_alloc.c).  Then the reserve cannot be
+ * used.
+ */
+static uint64_t
+no_boost (uint64_t memory_kib)
+{
+  (void) memory_kib;
+  return 0;
+}
+
+/* In this order: to set the reserve also ends a boost that is there.  Linux
+ * before 5.0 has no boost.
+ */
 static const struct {
   const char *name, *file;
-  uint64_t (*least) (uint64_t memory_kib, const struct swap_paths *paths);
+  uint64_t (*value) (uint64_t memory_kib);
+  bool most; /* lower what is more; else raise what is less */
 } wanted[] = {
-  { "vm.min_free_kbytes", "/proc/sys/vm/min_free_kbytes", least_reserve },
+  { "vm.watermark_boost_factor", "/proc/sys/vm/watermark_boost_factor",
+    no_boost, true },
+  { "vm.min_free_kbytes", "/proc/sys/vm/min_free_kbytes", least_reserve,
+    false },
 };
 #define NR_WANTED (sizeof wanted / sizeof wanted[0])
 
@@ -188,17 +189,19 @@ find (struct swap_changes *record, const char *name)
 }
 
 static int
-raise_one (struct swap_changes *done, struct swap_changes *record, size_t i,
-           uint64_t least, const char *root, struct fp_error *error)
+set_one (struct swap_changes *done, struct swap_changes *record, size_t i,
+         uint64_t value, const char *root, struct fp_error *error)
 {
-  struct swap_change c = { .to = least }, *before, *told;
+  struct swap_change c = { .to = value }, *before;
   int r;
 
   snprintf (c.name, sizeof c.name, "%s", wanted[i].name);
   r = read_value (&c.from, root, wanted[i].file, error);
+  if (r == -ENOENT)
+    return 0;
   if (r < 0)
     return r;
-  if (c.from >= c.to)
+  if (wanted[i].most ? c.from <= c.to : c.from >= c.to)
     return 0;
   /* Save before the value is set.  If this process dies in between, the record
    * has a line too many, which swap_settings_restore detects by the value.
@@ -215,25 +218,21 @@ raise_one (struct swap_changes *done, struct swap_changes *record, size_t i,
   r = save (record, root, error);
   if (r == 0)
     r = write_value (c.to, root, wanted[i].file, error);
-  if (r < 0)
-    return r;
-  told = find (done, c.name);
-  if (told == NULL)
+  if (r == 0)
     done->of[done->nr++] = c;
-  else
-    told->to = c.to;
-  return 0;
+  return r;
 }
 
 int
-swap_settings_raise (struct swap_changes *done, const struct swap_paths *paths,
-                     const char *root, struct fp_error *error)
+swap_settings_set (struct swap_changes *done, const char *root,
+                   struct fp_error *error)
 {
   FP_CLEANUP (fp_closep) int fd = -1;
   struct swap_changes record;
   uint64_t memory_kib;
   int r;
 
+  done->nr = 0;
   r = read_memory (&memory_kib, root, error);
   if (r == 0)
     r = lock (&fd, root, error);
@@ -241,8 +240,7 @@ swap_settings_raise (struct swap_changes *done, const struct swap_paths *paths,
     return r;
   load (&record, root);
   for (size_t i = 0; i < NR_WANTED && r == 0; i++)
-    r = raise_one (done, &record, i, wanted[i].least (memory_kib, paths), root,
-                   error);
+    r = set_one (done, &record, i, wanted[i].value (memory_kib), root, error);
   return r;
 }
 
